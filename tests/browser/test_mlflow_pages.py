@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -101,12 +100,6 @@ def columns(browser: Browser) -> list[str]:
     return [name for name in browser.chrome.execute_script(script) if name]
 
 
-def test_the_list_of_experiments_says_what_each_asks(shown: Shown, browser: Browser) -> None:
-    browser.visit("#/experiments?workflowType=machine_learning")
-    text = browser.wait_for_text("tiny", "Does RCL help in a")
-    assert "](" not in text and "Ask questions about" not in text  # of the assistant
-
-
 def test_an_experiment_opens_on_its_sweep_which_links_to_its_views(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page())
     browser.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
@@ -130,34 +123,12 @@ def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Sh
     assert "Dataset" not in shown_columns
 
 
-def test_methods_have_their_means_over_seeds_in_two_digits(shown: Shown, browser: Browser) -> None:
-    browser.visit(shown.runs_page("methods"))
-    browser.wait_for_text("rcl (phis={0.01, 0.02})", "matching runs")
-    cells = sweep_record(shown.plan).cells
-    assert sorted(rows(browser)) == sorted(cells)
-    assert columns(browser).index("best_dev_score") < columns(browser).index("stsb_vs_fine_tuned") < columns(browser).index("stsb_sd")
-    assert not re.findall(r"\d\.\d{3,}", browser.text)
-
-
 def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
     browser.visit(shown.runs_page("charts", "CHART"))
     browser.wait_for_text("What the sweep compares", "(4)", "stsb_vs_fine_tuned", "dev_score", "train_s vs. stsb")
     trained = [trial for trial in shown.plan.trials if trial.seed is not None]
     browser.wait_for(lambda: browser.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
     browser.wait_for(lambda: browser.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
-
-
-def test_a_grid_has_parallel_coordinates(shown: Shown, browser: Browser) -> None:
-    browser.visit(shown.runs_page("parallel", "CHART"))
-    browser.wait_for_text("Which settings do well", "phis", "best_dev_score", "{0.01}", "{0.01, 0.02}")
-
-
-def test_the_shared_stages_are_listed_once_each(shown: Shown, browser: Browser) -> None:
-    browser.visit(shown.runs_page("stages"))
-    browser.wait_for_text("corpus: nli-triplets", "matching runs")
-    names = rows(browser)
-    assert Counter(name.partition(":")[0] for name in names) == {"corpus": 1, "training": 4, "bank": 4}
-    assert len(set(names)) == len(names)
 
 
 def test_a_sweep_shows_its_table_and_its_report(shown: Shown, browser: Browser) -> None:
@@ -187,19 +158,6 @@ def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, br
     browser.click("Show more")
     browser.click(trial)
     browser.wait_for_text(f"{trial}, a trial of")
-
-
-def test_a_training_shows_its_curves(shown: Shown, browser: Browser) -> None:
-    page = shown.run_page("fine_tuned · seed 0").replace("?", "/model-metrics?")
-    browser.visit(page)
-    browser.wait_for_text("Model metrics", "dev_score")
-    browser.wait_for(lambda: browser.count(".scatterlayer .js-line"), what=lambda: "curve over steps")
-
-
-def test_trials_can_be_laid_side_by_side(shown: Shown, browser: Browser) -> None:
-    ids = ",".join(f'"{shown.run_ids[name]}"' for name in ("fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0"))
-    browser.visit(f'#/compare-runs?runs=[{ids}]&experiments=["{shown.experiment}"]&workflowType=machine_learning')
-    browser.wait_for_text("Comparing 2 Runs", "fine_tuned · seed 0", "rcl (phis={0.01, 0.02}) · seed 0", "objective.name")
 
 
 def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser) -> None:

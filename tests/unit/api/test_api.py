@@ -1,14 +1,14 @@
-"""The door for Python programs: what the README shows runs as it stands there, and each function answers as its command does."""
+"""The door for Python programs: what the README shows runs as it stands there, and what is given reaches what answers."""
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,16 +18,27 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
+from sentdist.api.training import as_file
 from sentdist.cli import app
+from sentdist.execution import build_recipe
+from sentdist.inference.given import given_data, given_store
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.plan.stage import Json
+from sentdist.plan.tune_recipe import search_values, training_values
+from sentdist.report import paper_page
+from sentdist.stages.planning import planned
+from sentdist.stages.planning.own_request import own_request
+from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
-from tests.support.tiny_encoders import SENTENCES
+from tests.support.tiny_encoders import SENTENCES, WIDTH
 
 ROOT = Path(__file__).parents[3]
+
+
 HEAVY = ("torch", "ray", "numpy", "pydantic", "transformers", "mlflow", "pyarrow", "yaml")
 
 
@@ -52,14 +63,6 @@ def test_the_lines_of_the_readme_run(
     assert "A choir sings." in said and "# small" in said
 
 
-def test_importing_the_package_loads_nothing() -> None:
-    assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
-
-
-def test_planning_from_python_needs_no_torch() -> None:
-    assert "torch" not in _loaded_by("import sentdist; sentdist.plan('rayjobs/recipes/demo.yaml', store='nowhere')")
-
-
 def test_plan_and_report_are_called_and_imported_from() -> None:
     """Both are packages and functions, whatever is imported first."""
     script = (
@@ -69,16 +72,9 @@ def test_plan_and_report_are_called_and_imported_from() -> None:
         "print(unrolled.__name__, brief.__name__, sentdist.Recipe is Recipe, plan is sentdist.plan)\n"
         "print(len(plan('rayjobs/recipes/demo.yaml', store='nowhere').trials) > 3, sentdist.plan.unroll is unrolled)"
     )
+    assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
     lines = _loaded_by(script).splitlines()
-    assert lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
-
-
-def test_a_called_package_shows_what_it_calls() -> None:
-    from sentdist import api
-
-    for package, function in ((sentdist.plan, api.plan), (sentdist.report, api.report)):
-        assert inspect.signature(package) == inspect.signature(function)
-        assert package.__doc__ and f"sentdist.api.{function.__name__}" in package.__doc__
+    assert "torch" not in lines[-1] and lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
 
 
 def test_the_public_surface_is_what_the_package_names() -> None:
@@ -89,14 +85,6 @@ def test_the_public_surface_is_what_the_package_names() -> None:
     assert [name for name in dir(sentdist) if not name.startswith("__")] == sorted(sentdist.__all__), "what a notebook offers"
     with pytest.raises(AttributeError, match="'encode'"):
         _ = sentdist.encode  # type: ignore[attr-defined]
-
-
-def test_the_package_ships_its_types() -> None:
-    package = ROOT / "sentdist"
-    assert (package / "py.typed").exists()
-    assert '"py.typed"' in (ROOT / "pyproject.toml").read_text()
-    shown = ast.parse((package / "__init__.py").read_text(encoding="utf-8")).body
-    assert "__getattr__" not in {getattr(one, "name", "") for one in shown}, "a type checker takes any misspelt name for an object"
 
 
 @pytest.fixture(scope="module")
@@ -115,14 +103,6 @@ def test_encode_gives_the_encoders_embeddings(encoder: sentdist.Encoder, tiny_en
     assert short.encode(SENTENCES[0]).shape == (32,) and "cls" in repr(short)
 
 
-def test_similarity_is_that_of_the_command(encoder: sentdist.Encoder, tiny_encoder_dir: Path) -> None:
-    score = sentdist.similarity(encoder, SENTENCES[0], SENTENCES[1])
-    printed = CliRunner().invoke(app, ["similarity", str(tiny_encoder_dir), SENTENCES[0], SENTENCES[1]])
-    assert f"{score:.6f}" == printed.output.strip()
-    scores = sentdist.similarity(tiny_encoder_dir, SENTENCES[:2], SENTENCES[1:3])
-    assert scores.shape == (2,) and scores[0] == pytest.approx(score, abs=1e-6)
-
-
 def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     unit = encoder.encode(SENTENCES, normalize=True)
     cosines = unit[:2] @ unit.T
@@ -136,61 +116,48 @@ def test_search_finds_what_numpy_finds(encoder: sentdist.Encoder) -> None:
     assert len(sentdist.search(encoder, SENTENCES[0], SENTENCES[:2])) == 2
 
 
-@pytest.mark.parametrize(
-    ("call", "kind", "sentence"),
-    [
-        (lambda encoder: encoder.encode([]), DataError, "found a list of 0"),
-        (lambda encoder: encoder.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '; expected .* one visible character"),
-        (lambda encoder: sentdist.similarity(encoder, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
-        (lambda encoder: sentdist.search(encoder, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
-        (lambda encoder: encoder.encode({"a dog": 1}), DataError, "found a dict; expected a list of sentences"),
-        (lambda encoder: encoder.encode({"a dog", "a cat"}), DataError, r"found a set; .* Give them in an order, which embeddings keep"),
-        (lambda encoder: encoder.encode(5), DataError, "found an int; expected a list of sentences"),
-        (lambda encoder: encoder.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'; expected True or False"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
-        (lambda encoder: encoder.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.* Give a column of it: table\['text'\]"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0; expected a whole number"),
-        (lambda encoder: sentdist.Encoder.load(""), DataError, "encoder: found no name"),
-        (lambda encoder: sentdist.similarity(object(), "a", "b"), DataError, "found an object; expected a sentdist.Encoder"),
-        (lambda encoder: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "),
-        (lambda encoder: sentdist.plan(None), RecipeError, "recipe: found a NoneType; expected a Recipe"),
-        (lambda encoder: sentdist.Recipe.load(ROOT / "rayjobs/recipes/demo.yaml", "seeds=[x]"), RecipeError, "seeds.0: found 'x'"),
-        (lambda encoder: encoder.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3, of type int"),
-        (lambda encoder: sentdist.similarity(encoder, ["a"], ["a", "b"]), DataError, "a list of 1 and a list of 2"),
-        (lambda encoder: sentdist.similarity(encoder, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
-        (lambda encoder: sentdist.similarity(encoder, "a", ["a"]), DataError, "one sentence and a list of 1"),
-        (lambda encoder: sentdist.similarity(encoder, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
-        (lambda encoder: sentdist.similarity(encoder, "a", "b", directions="foo"), DataError, "found 'foo'; expected one of one, max_both"),
-        (lambda encoder: sentdist.search(encoder, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=0), DataError, "search: top: found 0; expected a whole number"),
-        (lambda encoder: sentdist.search(encoder, "a dog", ["a cat"], top=1.5), DataError, "search: top: found 1.5"),
-        (lambda encoder: sentdist.evaluate(encoder, None), DataError, "evaluate: tasks: found a NoneType; expected a name or several"),
-        (lambda encoder: sentdist.evaluate(encoder, []), DataError, "evaluate: tasks: found an empty list"),
-        (lambda encoder: sentdist.compare(encoder, encoder, "scenes-sts"), DataError, "twice; expected two encoders"),
-        (lambda encoder: sentdist.compare(encoder, object()), DataError, "found an object; expected a sentdist.Encoder"),
-        (lambda encoder: encoder.export("."), DataError, "there already"),
-        (lambda encoder: sentdist.Encoder.load("./nowhere"), EncoderError, "found no such folder"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision=None), DataError, "found None; expected one of fp32, tf32, bf16"),
-        (lambda encoder: sentdist.Encoder("minilm-l6"), DataError, r"Encoder: found a str; .* sentdist.Encoder.load\('minilm-l6'\)"),
-        (lambda encoder: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "expected one of fp32, tf32, bf16"),
-        (lambda encoder: sentdist.evaluate(encoder, "stss"), RecipeError, '"stss" is no task'),
-        (lambda encoder: sentdist.plan("demmo.yaml"), RecipeError, "expected a readable recipe"),
-        (lambda encoder: sentdist.plan(ROOT / "rayjobs/recipes/demo.yaml", overrides=["training.batch_sze=8"]), RecipeError, "batch_size"),
-        (lambda encoder: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep that was started"),
-        (lambda encoder: sentdist.report(), DataError, "found neither"),
-        (lambda encoder: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
-        (lambda encoder: sentdist.report("recipes/own.yaml"), DataError, r"report: found a path"),
-        (lambda encoder: sentdist.report([1]), DataError, "report: found a list; expected a Recipe, or its name"),
-    ],
-)  # fmt: skip
-def test_a_mistake_is_reported_in_one_sentence(
-    call: object, kind: type[SentdistError], sentence: str, encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+Call = Callable[[sentdist.Encoder], object]
+
+
+DEMO = ROOT / "rayjobs/recipes/demo.yaml"
+
+
+MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
+    (lambda one: one.encode([]), DataError, "a list of 0"), (lambda one: one.encode(["a dog", " "]), DataError, r"encode: sentences\[1\]: found ' '"),
+    (lambda one: one.encode({"a dog"}), DataError, "a set; "), (lambda one: one.encode(5), DataError, "an int; expected a list of sentences"),
+    (lambda one: one.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'"),  # type: ignore[arg-type]
+    (lambda one: one.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.*table\['text'\]"),
+    (lambda one: one.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3"), (lambda one: one.export("."), DataError, "there already"),
+    (lambda one: sentdist.similarity(one, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
+    (lambda one: sentdist.similarity(object(), "a", "b"), DataError, "an object"), (lambda one: sentdist.similarity(one, "a", ["a"]), DataError, "one sentence"),
+    (lambda one: sentdist.similarity(one, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
+    (lambda one: sentdist.similarity(one, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
+    (lambda one: sentdist.similarity(one, "a", "b", directions="foo"), DataError, "found 'foo'"),
+    (lambda one: sentdist.search(one, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
+    (lambda one: sentdist.search(one, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], top=0), DataError, "search: top: found 0"),
+    (lambda one: sentdist.search(one, "a dog", ["a cat"], top=1.5), DataError, "search: top: found 1.5"),
+    (lambda one: sentdist.evaluate(one, None), DataError, "a NoneType"), (lambda one: sentdist.evaluate(one, []), DataError, "an empty list"),
+    (lambda one: sentdist.evaluate(one, "stss"), RecipeError, '"stss" is no task'), (lambda one: sentdist.compare(one, object()), DataError, "an object"),
+    (lambda one: sentdist.compare(one, one, "scenes-sts"), DataError, "twice"), (lambda one: sentdist.plan(None), RecipeError, "a NoneType"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
+    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0"), (lambda one: sentdist.Encoder.load(""), DataError, "no name"),
+    (lambda one: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "one of fp32"), (lambda one: sentdist.Encoder("minilm-l6"), DataError, "a str; "),
+    (lambda one: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "), (lambda one: sentdist.Recipe.load(DEMO, "seeds=[x]"), RecipeError, "seeds.0"),
+    (lambda one: sentdist.plan(DEMO, overrides=["training.batch_sze=8"]), RecipeError, "batch_size"), (lambda one: sentdist.report(), DataError, "neither"),
+    (lambda one: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep"), (lambda one: sentdist.report([1]), DataError, "a list"),
+    (lambda one: sentdist.report(Path("own.yaml")), DataError, r"report: found a path.* Give sentdist.Recipe.load\('own.yaml'\)"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_reported_in_one_sentence(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(kind, match=sentence):
-        call(encoder)  # type: ignore[operator]
+    for call, kind, sentence in MISTAKES:
+        with pytest.raises(kind, match=sentence):
+            call(encoder)
+    assert not list(tmp_path.rglob("*.parquet")), "reported before anything is encoded"
 
 
 def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path, tiny_encoder_dir: Path) -> None:
@@ -232,55 +199,6 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     assert outcomes[2].encoder in found.sentence and str(tiny_encoder_dir) in found.sentence
 
 
-def test_an_encoder_is_exported_with_the_length_that_it_was_loaded_with(
-    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    text = "two cats sleep on a red mat"
-    encoder.export(tmp_path / "whole")
-    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "whole").encode(text), encoder.encode(text), rtol=1e-6)
-    assert str(tiny_encoder_dir) not in (tmp_path / "whole" / "README.md").read_text()
-    short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4)
-    short.export(tmp_path / "short")
-    again = sentdist.Encoder.load(tmp_path / "short")
-    np.testing.assert_allclose(again.encode(text), short.encode(text), rtol=1e-6)
-    assert not np.allclose(again.encode(text), encoder.encode(text))
-    sentdist.Encoder.load(tmp_path / "whole", max_length=4).export(tmp_path / "copied")
-    np.testing.assert_allclose(sentdist.Encoder.load(tmp_path / "copied").encode(text), short.encode(text), rtol=1e-6)
-
-
-def test_files_of_the_current_folder_are_scored_by_their_names(
-    encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
-    Path("pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
-    here = sentdist.evaluate(encoder, "sts=./pairs.tsv")
-    assert here == sentdist.evaluate(encoder, f"sts={tmp_path}/pairs.tsv") and here["sts-pairs-tsv"] is not None
-
-
-def test_an_encoder_loaded_by_a_relative_path_stays_of_use_in_another_folder(
-    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tiny_encoder_dir.parent)
-    encoder = sentdist.Encoder.load(tiny_encoder_dir.name)
-    monkeypatch.chdir(tmp_path)
-    assert sentdist.evaluate(encoder, "scenes-sts", store="s") == sentdist.evaluate(tiny_encoder_dir, "scenes-sts", store="s")
-    encoder.export("copy")
-    np.testing.assert_allclose(sentdist.Encoder.load("copy").encode("a dog"), encoder.encode("a dog"), rtol=1e-6)
-
-
-def test_a_tilde_is_the_home_folder(encoder: sentdist.Encoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Python has no shell that says so, and a folder of that name is nobody's wish."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
-    (tmp_path / "demo.yaml").write_bytes((ROOT / "rayjobs/recipes/demo.yaml").read_bytes())
-    (tmp_path / "pairs.tsv").write_text("sentence1\tsentence2\tscore\na dog runs\ta dog\t4\na cat\ta man\t1\ntwo cats\ta red mat\t2\n")
-    assert sentdist.Recipe.load("~/demo.yaml").name == "demo"
-    assert "sts-pairs-tsv" in sentdist.evaluate(encoder, "sts=pairs.tsv", data="~", store="~/store")
-    encoder.export("~/copy")
-    assert sentdist.Encoder.load("~/copy").width == encoder.width and (tmp_path / "copy").is_dir()
-
-
 def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     """On one store, so that what the other has built is seen to be the same."""
     values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
@@ -319,9 +237,172 @@ def _written(folder: Path, values: Mapping[str, Json]) -> Path:
     return path
 
 
-def test_one_encoder_twice_is_reported_before_anything_is_encoded(
-    encoder: sentdist.Encoder, tiny_encoder_dir: Path, tmp_path: Path
+RELATIONS = Relations(names=("entailment", "twin"), vectors=np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32))
+
+
+WEIGHTS = {"entailment": 1.0, "twin": 0.5}
+
+
+@pytest.fixture(scope="module")
+def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> sentdist.Encoder:
+    """The tiny encoder with two relations beside it."""
+    folder = tmp_path_factory.mktemp("related") / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    write_relations(folder, RELATIONS)
+    return sentdist.Encoder.load(folder)
+
+
+def _moved(related: sentdist.Encoder, heads: tuple[str, ...], tails: tuple[str, ...]) -> np.ndarray:
+    """Of each head with each tail, by both relations."""
+    first, second = (related.encode(list(texts)).astype(np.float64) for texts in (heads, tails))
+    found = np.zeros((len(first), len(second)))
+    for vector, weight in zip(RELATIONS.vectors, WEIGHTS.values(), strict=True):
+        moved = first + vector
+        cosines = moved @ second.T / np.linalg.norm(moved, axis=1)[:, None] / np.linalg.norm(second, axis=1)
+        found += weight / sum(WEIGHTS.values()) * cosines
+    return found
+
+
+def test_pairs_are_scored_by_relations_in_the_direction_that_is_said(related: sentdist.Encoder) -> None:
+    heads, tails = tuple(SENTENCES[:3]), tuple(SENTENCES[3:6])
+    forward, backward = np.diag(_moved(related, heads, tails)), np.diag(_moved(related, tails, heads))
+    assert (np.abs(forward - backward) > 1e-4).all()
+    for directions, expected in (("one", forward), ("max_both", np.maximum(forward, backward))):
+        found = sentdist.similarity(related, heads, tails, relations=WEIGHTS, directions=directions)
+        np.testing.assert_allclose(found, expected, atol=2e-6)
+    two = [sentdist.similarity(related, tails[0], heads[0], relations=WEIGHTS, directions=one) for one in ("one", "max_both")]
+    np.testing.assert_allclose(two, [backward[0], max(forward[0], backward[0])], atol=2e-6)
+    asked = ["similarity", related.loaded.use.checkpoint, tails[0], heads[0], "--relation", "entailment", "--relation", "twin=0.5"]
+    for directions, score in zip(("one", "max_both"), two, strict=True):
+        said = CliRunner().invoke(app, [*asked, "--directions", directions]).stdout
+        assert float(said) == pytest.approx(score, abs=2e-6), "as the command says"
+
+
+def test_a_search_by_relations_has_their_scores(related: sentdist.Encoder) -> None:
+    (hits,) = sentdist.search(related, [SENTENCES[0]], SENTENCES, top=4, relations=WEIGHTS)
+    scores = _moved(related, (SENTENCES[0],), tuple(SENTENCES))[0]
+    assert [hit.row for hit in hits] == np.argsort(-scores)[:4].tolist()
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1][:4], atol=2e-6)
+
+
+def test_embeddings_that_are_given_are_searched_in_and_not_made_again(related: sentdist.Encoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    turned = related.encode(list(SENTENCES))[::-1].copy()
+    plain = sentdist.search(related, SENTENCES[0], SENTENCES, top=3)
+    found = sentdist.search(related, SENTENCES[0], SENTENCES, top=3, embeddings=turned)
+    assert [hit.row for hit in found] == [len(SENTENCES) - 1 - hit.row for hit in plain]
+    assert [hit.text for hit in found] == [SENTENCES[hit.row] for hit in found]
+    assert sentdist.search(related, [SENTENCES[0]], SENTENCES, top=3) == [plain], "of a list of one a list of lists"
+
+
+def test_every_function_asks_the_store_and_data_that_are_given(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(DataError, match="twice; expected two encoders"):
-        sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", store=tmp_path / "store")
-    assert not list(tmp_path.rglob("*.parquet"))
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "shells"))
+    monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "shells"))
+    assert (given_store(None), given_data(None)) == (str(tmp_path / "shells"), tmp_path / "shells")
+    asked: list[tuple[object, object]] = []
+
+    def note(*_: object, store: Any, data: object = None, **__: object) -> None:
+        asked.append((getattr(store, "root", store), data))
+        raise DataError(where="here", found="enough", expected="no more", remedy="None.")
+
+    for name in ("planned_trials", "requested"):
+        monkeypatch.setattr(planned, name, note)
+    monkeypatch.setattr("sentdist.inference.planned_scores.planned_evaluation", note)
+    (tmp_path / "data").mkdir()
+    places = {"store": tmp_path / "mine", "data": tmp_path / "data"}
+    encoder = sentdist.Encoder.load(tiny_encoder_dir)
+    calls = (
+        lambda: sentdist.plan(DEMO, **places),
+        lambda: sentdist.run(DEMO, **places),
+        lambda: sentdist.sweep(DEMO, **places),
+        lambda: sentdist.evaluate(encoder, "scenes-sts", **places),
+        lambda: sentdist.compare(encoder, tiny_encoder_dir, "scenes-sts", **places),
+    )
+    for call in calls:
+        with pytest.raises(DataError, match="enough"):
+            call()
+    assert asked == [(str(tmp_path / "mine"), tmp_path / "data")] * len(calls)
+    looked: list[str] = []
+    monkeypatch.setattr(paper_page, "report_paper", lambda store, name: looked.append(store.root))
+    sentdist.report(paper="rcl", store=tmp_path / "mine")
+    assert looked == [str(tmp_path / "mine")]
+    for call in (
+        lambda: sentdist.Encoder.load("abcdef123456", store=tmp_path / "mine"),
+        lambda: sentdist.evaluate("abcdef123456", "scenes-sts", **places),
+        lambda: sentdist.compare(encoder, "abcdef123456", "scenes-sts", **places),
+    ):
+        with pytest.raises(StoreError, match=str(tmp_path / "mine")):
+            call()
+
+
+def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    built: list[tuple[int, object]] = []
+    monkeypatch.setattr(
+        build_recipe, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or []
+    )
+    said: list[str] = []
+    for call in (sentdist.run, sentdist.sweep):
+        assert call(DEMO, store=tmp_path, print_line=said.append) == []
+    assert built[0][0] < built[1][0] and {print_line for _, print_line in built} == {said.append}
+
+
+def test_changes_beside_a_recipe_that_is_read_already_are_refused() -> None:
+    recipe = sentdist.Recipe.load(DEMO)
+    with pytest.raises(DataError, match="overrides beside a Recipe"):
+        sentdist.plan(recipe, overrides=["seeds=[1]"])
+    for overrides in ({"seeds": [0]}, [("seeds", 0)], 3):
+        with pytest.raises(RecipeError, match="overrides: found"):
+            sentdist.Recipe.load(DEMO, overrides)  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="varies"):
+        sentdist.sweep(DEMO, overrides=["methods.rcl.phis=[0.03]"])
+
+
+PAIRS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in ("man", "dog", "cat", "child", "woman")
+         for what in ("eats", "sings", "reads", "plays") for where in ("house", "garden", "street", "park")]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_rows_in_memory_train_an_encoder_with_a_verdict(tiny_encoder_dir: Path) -> None:
+    lines: list[str] = []
+    found = sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=lines.append)
+    assert found.num_seeds == 1 and (found.folder / "modules.json").is_file()
+    assert found.verdict.outcome in ("better", "worse", "not shown to be better") and found.verdict.line in repr(found)
+    assert any("56 train, 0 dev, 24 test" in line for line in lines), lines
+    assert sentdist.Encoder.load(found.folder).encode(["a dog"]).shape[0] == 1
+    again: list[str] = []
+    assert sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=again.append).folder == found.folder
+    assert not any("to build" in line for line in again), "what the store has is not built again"
+
+
+def test_rows_are_one_table_however_they_are_held() -> None:
+    import datasets
+    import pandas
+
+    rows = [{"anchor": first, "positive": second} for first, second in PAIRS]
+    files = {as_file(PAIRS), as_file(rows), as_file(pandas.DataFrame(rows)), as_file(datasets.Dataset.from_list(rows))}
+    assert len(files) == 1 and as_file("mine.csv") == "mine.csv"
+    assert as_file([("a", "b", 0.5)]) != as_file([("a", "b", "c")]), "a number is a score"
+    for wrong in ([], 7, [("a", "b"), ("a",)]):
+        with pytest.raises(DataError) as refused:
+            as_file(wrong)
+        assert refused.value.where == "rows"
+
+
+def test_final_trainings_are_tested_on_the_very_rows_that_the_search_leaves_out(tiny_encoder_dir: Path) -> None:
+    from sentdist.plan.recipe import recipe_from_values
+
+    request = own_request(as_file(PAIRS), command="tune", fields={}, encoders=[str(tiny_encoder_dir)], data=None, hours=1.0, max_length=20)
+    rows = {}
+    for name, values in (("search", search_values(request.asked)), ("final", training_values(request.asked))):
+        corpus = recipe_from_values(values, where=name).corpus
+        rows[name] = FileResolver(data_root=None).own(corpus, where=name)  # type: ignore[arg-type]
+    assert rows["search"].num_test == rows["final"].num_test > 0
+    assert rows["final"].num_dev == 0 and rows["final"].num_rows == rows["search"].num_rows + 12

@@ -1,15 +1,16 @@
-"""The command line: quick answers, one-sentence errors, and a whole local run of a tiny recipe."""
+"""The command line: quick answers, plans, a whole local run of a tiny recipe and of a search."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
-import resource
-import shlex
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -17,130 +18,58 @@ from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
+from sentdist.cli import searches as cli_searches
 from sentdist.execution import local_sweep, sigterm
 from sentdist.store.forecast import forecast
+from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore
-from tests.support.machine_speed import slower_than_reference
+from sentdist.store.sweep import load_sweep
+from tests.support.planning import RECIPES
 from tests.support.tiny_data import tiny_values, write_data
 
 ROOT = Path(__file__).parents[3]
+
+
 DEMO = str(ROOT / "rayjobs" / "recipes" / "demo.yaml")
-HEAVY = ("torch", "ray", "mlflow", "transformers", "datasets", "matplotlib")
-# Processor seconds, not wall seconds: other work on the machine must not fail a test.
-PLAN_SECONDS = 1.0
-HELP_SECONDS = 0.5
 
 
-def _call(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"})
+HEAVY = ("torch", "ray", "mlflow", "transformers", "datasets", "matplotlib", "scipy.stats")
 
 
-def _processor_seconds(script: str) -> tuple[float, str]:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, done.stdout
+LOADED = f"sorted(set(sys.modules) & set({HEAVY!r}))"  # an expression
 
 
-def _script(*arguments: str) -> str:
-    return (
-        "import sys; from sentdist.cli import app\n"
-        f"app({list(arguments)!r}, standalone_mode=False)\n"
-        f"print('loaded', sorted(set(sys.modules) & set({HEAVY!r})))"
-    )
+def _call(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("export", "./nosuch", "--to", "{tmp}/out"),
-        ("encode", "./nosuch", "{tmp}/lines.txt", "--out", "{tmp}/out.npy"),
-        ("report", "nosuch", "--store", "{tmp}"),
-        ("report", "--paper", "nosuch", "--store", "{tmp}"),
-        ("evaluate", "{tiny}", "--tasks", "nosuch", "--store", "{tmp}"),
-        ("compare", "{tiny}", "minilm-l6", "--tasks", "nosuch", "--store", "{tmp}"),
-    ],
-)
-def test_a_name_that_there_is_not_is_reported_before_anything_heavy_is_loaded(
-    arguments: tuple[str, ...], tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "lines.txt").write_text("a line\n")
-    given = [argument.format(tmp=tmp_path, tiny=tiny_encoder_dir) for argument in arguments]
-    script = (
-        "import sys; from sentdist.cli import app\n"
-        f"sys.argv[1:] = {given!r}\n"
-        "try:\n    app()\n"
-        f"finally:\n    print(sorted(set(sys.modules) & set({(*HEAVY, 'scipy.stats')!r})))"
-    )
+QUICK = [  # words, exit code, a word that is reported
+    (("plan", DEMO, "--store", "TMP"), 0, "sharing spares"),
+    (("evaluate", "minilm-l6", "--tasks", "nosuch", "--store", "TMP"), 2, "nosuch"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "reported"), QUICK)
+def test_quick_answers_load_nothing_heavy(arguments: tuple[str, ...], code: int, reported: str, tmp_path: Path) -> None:
+    given = [str(tmp_path) if argument == "TMP" else argument for argument in arguments]
+    script = f"import sys; from sentdist.cli import app\nsys.argv[1:] = {given!r}\ntry:\n    app()\nfinally:\n    print('loaded', {LOADED})"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 2 and "nosuch" in done.stderr, done.stderr
-    assert done.stdout.strip() == "[]"
+    assert done.returncode == code and reported in done.stderr + done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "loaded []"
 
 
-@pytest.mark.parametrize(("arguments", "seconds"), [(("plan", DEMO), PLAN_SECONDS), (("--help",), HELP_SECONDS)])
-def test_quick_answers_are_quick_and_load_nothing_heavy(arguments: tuple[str, ...], seconds: float, tmp_path: Path) -> None:
-    if arguments[0] == "plan":
-        arguments = (*arguments, "--store", str(tmp_path))
-    most = seconds * slower_than_reference()
-    for _ in range(2):  # a second time only where something was in the way of the first
-        took, output = _processor_seconds(_script(*arguments))
-        assert output.splitlines()[-1] == "loaded []"
-        if took < most:
-            break
-    assert took < most
-
-
-@pytest.mark.parametrize("group", [(), ("store",), ("bank",)])
-def test_every_command_is_reported_in_one_line_of_a_narrow_terminal(group: tuple[str, ...]) -> None:
-    listed = CliRunner().invoke(app, [*group, "--help"], env={"COLUMNS": "80"}).output.partition("Commands:")[2]
-    assert len(listed.splitlines()) > 2
-    assert "..." not in listed
-
-
-def test_a_plan_says_what_is_shared(tmp_path: Path) -> None:
-    answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials")
+def test_a_plan_says_what_is_shared_and_what_comes_after(tmp_path: Path) -> None:
+    answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials", "--set", "confirm_seeds=3")
     assert answer.exit_code == 0
     assert "Trials mention 43 stages, 26 differ: sharing spares 17." in answer.output
-    assert "(to build)" in answer.output
+    assert "(to build)" in answer.output and "3 fresh seeds (confirm_seeds)" in " ".join(answer.output.split())
     assert not list(tmp_path.iterdir()), "planning writes nothing"
+    ahead = forecast(sentdist.plan(DEMO, store=tmp_path), ArtifactStore(tmp_path))
+    rows = {kind.kind: next(line for line in answer.output.splitlines() if line.split()[:1] == [kind.kind]) for kind in ahead.kinds}
+    assert [("about" in rows[kind.kind]) for kind in ahead.kinds] == [kind.is_guessed and bool(kind.sentences) for kind in ahead.kinds]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (("plan", "demmo.yaml"), "expected a readable recipe"),
-        (("plan", DEMO, "--set", "training.batch_sze=8"), 'did you mean "batch_size"'),
-        (("run", DEMO, "--local", "--set", "encoder.checkpoint=./nowhere"), "expected a saved Hugging Face encoder"),
-        (("plan", str(ROOT / "rayjobs/recipes/rcl_sts.yaml")), "no data root"),
-        (("evaluate", "./nowhere", "--tasks", "scenes"), "expected a saved Hugging Face encoder"),
-        (("evaluate", "minilm-l6", "--tasks", "stss"), '"stss" is no task. Did you mean sts or stsb'),
-        (("explain", "abc", "def"), "expected one artifact"),
-        (("store", "show", "abc"), "expected one artifact"),
-        (("report", "unheard_of"), "expected a sweep that was started"),
-        (("stop",), "found no sweep"),
-        (("stop", "demo", "--all"), "found demo and --all"),
-    ],
-)
-def test_a_mistake_is_reported_in_one_sentence(
-    arguments: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path))
-    monkeypatch.delenv("SENTDIST_DATA", raising=False)
-    answer = _call(*arguments)
-    assert answer.exit_code == 2
-    assert sentence in answer.stderr
-    assert "Traceback" not in answer.output
-    assert len(answer.stderr.splitlines()) == 1
-
-
-def test_debug_shows_where_an_error_came_from() -> None:
-    answer = _call("--debug", "plan", "demmo.yaml")
-    assert answer.exception is not None
-    assert type(answer.exception).__name__ == "RecipeError"
-
-
-@pytest.mark.parametrize("code", [None, "SystemExit is raised (sys.exit is called)."], ids=["plain", "as Ray raises it"])
-def test_sigterm_ends_a_local_run_in_order(code: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_ends_a_local_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has begun is put away, and its runs in MLflow are reported: nothing of that happens where the signal ends the process."""
     before, put_away = signal.getsignal(signal.SIGTERM), []
     monkeypatch.setattr(sigterm, "_received", None)
@@ -148,8 +77,8 @@ def test_sigterm_ends_a_local_run_in_order(code: str | None, tmp_path: Path, mon
     def build(*given: object, **named: object) -> None:
         try:
             signal.raise_signal(signal.SIGTERM)
-        except SystemExit as ending:
-            raise SystemExit(code or ending.code) from None
+        except SystemExit:
+            raise SystemExit("SystemExit is raised (sys.exit is called).") from None  # as Ray raises it
         finally:
             put_away.append(True)
 
@@ -172,16 +101,19 @@ def tiny_run(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -
     return {"recipe": str(recipe), "data": str(data), "store": str(store), "output": answer.output}
 
 
-def test_a_local_run_tells_its_progress_and_scores(tiny_run: dict[str, str]) -> None:
-    assert "done in" in tiny_run["output"]
-    assert "stsb-dev" in tiny_run["output"]
-    assert "rcl" in tiny_run["output"].splitlines()[-2] or "rcl" in tiny_run["output"]
+def _places(run: dict[str, str]) -> list[str]:
+    """Where its trainings lie, and the keys at their ends."""
+    return [line.split()[-1] for line in _call("store", "list", "train", "--store", run["store"]).output.splitlines()]
 
 
-def test_a_local_run_needs_no_ray(tiny_run: dict[str, str]) -> None:
-    again = _script("run", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"])
-    loaded = _processor_seconds(again)[1].splitlines()[-1]
-    assert "ray" not in loaded and "mlflow" not in loaded, loaded
+def test_a_local_run_tells_its_progress_and_scores_with_leaks_and_loads_no_ray(tiny_run: dict[str, str]) -> None:
+    assert "done in" in tiny_run["output"] and "rcl" in tiny_run["output"]
+    table = tiny_run["output"].partition("main score × 100")[2].partition("Best on dev")[0]
+    assert "stsb-dev" in tiny_run["output"] and "leaked" in table
+    given = ["run", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]]
+    script = f"import sys; from sentdist.cli import app\napp({given!r}, standalone_mode=False)\nprint({LOADED})"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert "ray" not in done.stdout.splitlines()[-1] and "mlflow" not in done.stdout.splitlines()[-1]
 
 
 def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[str, str]) -> None:
@@ -192,30 +124,6 @@ def test_a_local_sweep_runs_the_grid_and_shares_what_a_run_built(tiny_run: dict[
     assert answer.exit_code == 0, answer.output
     assert "temperature=0.05" in answer.output and "temperature=0.2" in answer.output
     assert not [line for line in answer.output.splitlines() if "train" in line and "entropy" in line], "entropy encoders were in the store"
-
-
-def test_a_sweep_in_which_dev_chose_nothing_names_its_report_all_the_same(tiny_run: dict[str, str]) -> None:
-    answer = _call(
-        *("sweep", tiny_run["recipe"], "--local", "--data", tiny_run["data"], "--store", tiny_run["store"]),
-        *("--set", "name=unchosen", "--set", "selection=null", "--set", "methods.rcl.phis=[0.01]", "--set", "seeds=[0, 1]"),
-    )
-    report = f"  sentdist report unchosen --store {tiny_run['store']}"
-    assert answer.exit_code == 0 and answer.output.splitlines()[-2:] == ["Next:", report], answer.output
-
-
-def test_a_plan_says_how_many_trials_confirm_what_dev_chooses(tmp_path: Path) -> None:
-    """They were built without a word in the plan."""
-    answer = _call("plan", DEMO, "--store", str(tmp_path), "--set", "confirm_seeds=3")
-    reported = "Then the cell that dev chooses and the baseline are trained with 3 fresh seeds (confirm_seeds): not counted above."
-    assert reported in " ".join(answer.output.split())
-    assert "confirm_seeds" not in _call("plan", DEMO, "--store", str(tmp_path)).output
-
-
-def test_what_was_run_is_not_planned_again(tiny_run: dict[str, str]) -> None:
-    answer = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"])
-    assert "Nothing to build." in answer.output
-    more = _call("plan", tiny_run["recipe"], "--data", tiny_run["data"], "--store", tiny_run["store"], "--set", "seeds=[7, 8]")
-    assert "at the speed of earlier runs" in more.output
 
 
 def _cells(output: str) -> dict[str, list[str]]:
@@ -229,7 +137,7 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     done = _call("plan", tiny_run["recipe"], *places)
     there = {"corpus": ["1", "–"], "train": ["4", "–"], "bank": ["2", "–"], "scores": ["3", "–"]}
     assert {kind: row[2:4] for kind, row in _cells(done.output).items()} == there, "mentioned, distinct, in the store, to build"
-    assert "It adds about" not in done.output
+    assert "It adds about" not in done.output and "Nothing to build." in done.output
     more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]", "--trials", "--on", "1xH100")
     left = {"corpus": ["4", "1", "1", "–"], "train": ["8", "8", "4", "4"], "bank": ["4", "4", "2", "2"], "scores": ["5", "5", "3", "2"]}
     assert {kind: row[:4] for kind, row in _cells(more.output).items()} == left
@@ -240,92 +148,35 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     ]
 
 
-def test_what_a_plan_only_guesses_is_reported_as_a_guess(tmp_path: Path) -> None:
-    ahead = forecast(sentdist.plan(DEMO, store=tmp_path), ArtifactStore(tmp_path))
-    output = _call("plan", DEMO, "--store", str(tmp_path)).output
-    reported = {kind.kind: "about" in next(line for line in output.splitlines() if line.split()[:1] == [kind.kind]) for kind in ahead.kinds}
-    assert reported == {kind.kind: kind.is_guessed and bool(kind.sentences) for kind in ahead.kinds} and set(reported.values()) == {
-        True,
-        False,
-    }
-
-
-def test_a_leak_stands_beside_the_score_that_a_run_prints(tiny_run: dict[str, str]) -> None:
-    assert "leaked" in tiny_run["output"].partition("main score × 100")[2].partition("Best on dev")[0]
-
-
-def test_scores_of_two_encoders_are_reported_in_their_order(tiny_run: dict[str, str]) -> None:
-    places = [
-        line.split()[-1].rpartition("-")[2] for line in _call("store", "list", "train", "--store", tiny_run["store"]).output.splitlines()
-    ]
-    arguments = ("--tasks", "stsb,scenes-sts", "--data", tiny_run["data"], "--store", tiny_run["store"])
-    alone = [_call("evaluate", place, *arguments).output for place in places[:2]]
-    scores = [float(next(line for line in output.splitlines() if line.split()[:1] == ["stsb"]).split()[2]) for output in alone]
-    row = next(line.split() for line in _call("compare", *places[:2], *arguments).output.splitlines() if line.split()[:1] == ["stsb"])
-    assert [float(row[3]), float(row[4])] == scores and float(row[5]) == pytest.approx(scores[0] - scores[1], abs=0.011)
-
-
 def test_two_stages_are_explained_each_in_its_own_column(tiny_run: dict[str, str]) -> None:
-    listed = _call("store", "list", "train", "--store", tiny_run["store"])
-    places = [line.split()[-1] for line in listed.output.splitlines()]
-    entropy, rcl = (next(place for place in places if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
+    entropy, rcl = (next(place for place in _places(tiny_run) if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
     for first, second in ((entropy, rcl), (rcl, entropy)):
         reported = _call("explain", first, second, "--store", tiny_run["store"]).output
         assert re.findall(r"train/\S+", reported.partition("objective")[0]) == [first, second], reported
         rows = [re.split(r"[\s│]+", line.strip(" │")) for line in reported.splitlines()]
         (named,) = [row for row in rows if row[0] in ("objective.name", "objective.kind")]
         assert named[1:] == [place.removeprefix("train/").partition("+")[0].partition("-")[0] for place in (first, second)], reported
+    assert "one stage" in _call("explain", rcl, rcl, "--store", tiny_run["store"]).output
+    record, _, uri = _call("store", "show", rcl, "--store", tiny_run["store"]).output.rstrip().rpartition("\n")
+    assert json.loads(record)["place"] == rcl and uri.endswith(rcl)
 
 
-def test_the_store_can_be_looked_at(tiny_run: dict[str, str]) -> None:
-    listed = _call("store", "list", "train", "--store", tiny_run["store"])
-    places = [line.split()[-1] for line in listed.output.splitlines()]
-    assert len(places) >= 3
-    shown = _call("store", "show", places[0], "--store", tiny_run["store"])
-    record, _, uri = shown.output.rstrip().rpartition("\n")
-    assert json.loads(record)["place"] == places[0]
-    assert uri.endswith(places[0])
-    entropy, rcl = (next(place for place in places if place.startswith(f"train/{name}")) for name in ("entropy", "rcl"))
-    explained = _call("explain", entropy, rcl, "--store", tiny_run["store"])
-    assert "objective" in explained.output
-    assert "one stage" in _call("explain", places[0], places[0], "--store", tiny_run["store"]).output
-    assert "0 orphans removed." in _call("store", "gc", "--older-than-hours", "0", "--store", tiny_run["store"]).output
-
-
-def test_a_trained_encoder_can_be_scored_by_its_key(tiny_run: dict[str, str]) -> None:
-    listed = _call("store", "list", "train", "--store", tiny_run["store"])
-    place = listed.output.split()[-1]
-    arguments = ("--tasks", "stsb", "--data", tiny_run["data"], "--store", tiny_run["store"])
-    answer = _call("evaluate", place.rpartition("-")[2], *arguments)
-    assert answer.exit_code == 0, answer.output
-    assert "spearman" in answer.output and "average" not in answer.output, "one task has no average"
-    interval = re.search(r"([\d.-]+) +([\d.-]+) to ([\d.-]+) +\d+", answer.output)
+def test_encoders_are_scored_and_compared_by_their_keys(tiny_run: dict[str, str]) -> None:
+    keys = [place.rpartition("-")[2] for place in _places(tiny_run)[:2]]
+    where = ("--data", tiny_run["data"], "--store", tiny_run["store"])
+    alone = [_call("evaluate", key, "--tasks", "stsb", *where) for key in keys]
+    assert [answer.exit_code for answer in alone] == [0, 0] and "average" not in alone[0].output, "one task has no average"
+    interval = re.search(r"([\d.-]+) +([\d.-]+) to ([\d.-]+) +\d+", alone[0].output)
     assert interval is not None and float(interval[2]) < float(interval[1]) < float(interval[3]), "a score has its interval and n"
-
-
-def test_two_encoders_are_compared_by_the_test_of_reports(tiny_run: dict[str, str]) -> None:
-    places = [
-        line.split()[-1].rpartition("-")[2] for line in _call("store", "list", "train", "--store", tiny_run["store"]).output.splitlines()
-    ]
-    arguments = ("--tasks", "stsb", "--data", tiny_run["data"], "--store", tiny_run["store"])
-    answer = _call("compare", places[0], places[1], *arguments)
-    assert answer.exit_code == 0, answer.output
-    assert "(95 % interval " in answer.output and " points " in answer.output
-    second = _call("compare", places[0], places[1], *arguments, "--bayes", "--rope", "1").output
+    scores = [float(next(line for line in one.output.splitlines() if line.split()[:1] == ["stsb"]).split()[2]) for one in alone]
+    both = _call("compare", *keys, "--tasks", "stsb,scenes-sts", *where)
+    row = next(line.split() for line in both.output.splitlines() if line.split()[:1] == ["stsb"])
+    assert [float(row[3]), float(row[4])] == scores and float(row[5]) == pytest.approx(scores[0] - scores[1], abs=0.011)
+    assert both.exit_code == 0 and "(95 % interval " in both.output
+    second = _call("compare", *keys, "--tasks", "stsb", *where, "--bayes", "--rope", "1").output
     found = re.search(r"stsb: first better ([\d.]+), equal ([\d.]+), second better ([\d.]+)", second)
     assert found is not None and sum(map(float, found.groups())) == pytest.approx(1.0, abs=0.02) and "within 1 points" in second, second
-    assert "within 0 points" in _call("compare", places[0], places[1], *arguments, "--bayes", "--rope", "0").output
-    assert "two encoders" in _call("compare", places[0], places[0], *arguments).output
-
-
-@pytest.mark.parametrize(("command", "overrides"), [("sweep", ["sweep={}"]), ("run", ["seeds=[1]"]), ("run", [])])
-def test_the_job_that_is_named_has_the_same_overrides(command: str, overrides: list[str], tmp_path: Path) -> None:
-    given = [word for override in overrides for word in ("--set", override)]
-    asked = [command, DEMO, *given, "--store", str(tmp_path)]
-    done = CliRunner().invoke(app, asked, env={"RAY_ADDRESS": "127.0.0.1:1", "RAY_AUTH_MODE": "disabled", "SENTDIST_DATA": None})
-    (line,) = [line for line in done.output.splitlines() if "ray job submit" in line]
-    words = shlex.split(line.partition("python -m ")[2])
-    assert words == [f"rayjobs.{command}", DEMO, *given, "--store", str(tmp_path)]
+    assert "two encoders" in _call("compare", keys[0], keys[0], "--tasks", "stsb", *where).output
 
 
 def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[str, str], tmp_path: Path) -> None:
@@ -335,19 +186,154 @@ def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[s
     assert "<sub>" in (tmp_path / "report.md").read_text() and "## Citations" in (tmp_path / "report.md").read_text()
 
 
-def test_a_report_that_cannot_be_written_is_reported(tiny_run: dict[str, str], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        refused = _call("report", "tiny", "--store", tiny_run["store"], "--out", str(place))
-        assert refused.exit_code == 2 and "expected a folder, which is made" in refused.output, refused.output
-    assert (tmp_path / "file").read_text() == "mine"
+TRIAL = {"name", "method", "seed", "fold", "params", "key", "state"}
 
 
-def test_the_package_is_its_command() -> None:
-    done = subprocess.run([sys.executable, "-m", "sentdist", "--version"], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "sentdist" in done.stdout, done.stderr
+STAGE = {"key", "kind", "place", "state", "inputs", "mentions", "sentences", "seconds", "gpu_hours", "bytes"}
 
 
-def test_a_store_without_a_sweep_has_nothing_for_mlflow(tmp_path: Path) -> None:
-    done = _call("track", "--rebuild", "--store", str(tmp_path), "--uri", "http://127.0.0.1:1")
-    assert done.exit_code == 0 and done.output == f"{tmp_path} has no sweep: nothing was written.\n"
+PLAN = {
+    "recipe", "trials", "stages", "seconds", "gpus", "gpu_hours", "seconds_on_gpus", "bytes", "checkpoint_bytes", "free_bytes",
+}  # fmt: skip
+
+
+def _planned(*arguments: object) -> dict[str, Any]:
+    answer = _call("plan", *arguments, "--format", "json")
+    assert answer.exit_code == 0, answer.output
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
+
+
+@pytest.fixture
+def tiny(tiny_encoder_dir: Path, tmp_path: Path) -> tuple[object, ...]:
+    """A recipe, with its data and store."""
+    (tmp_path / "tiny.yaml").write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir, seeds=[0])))
+    return tmp_path / "tiny.yaml", "--data", write_data(tmp_path / "data"), "--store", tmp_path / "store"
+
+
+def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[object, ...], tmp_path: Path) -> None:
+    before = _planned(*tiny)
+    assert (
+        before.keys() == PLAN
+        and all(one.keys() == STAGE for one in before["stages"])
+        and all(one.keys() == TRIAL for one in before["trials"])
+    )
+    plan = sentdist.plan(str(tiny[0]), data=str(tiny[2]), store=str(tiny[4]))
+    assert [one["key"] for one in before["stages"]] == [stage.key for stage in plan.stages]
+    assert [(one["name"], one["key"]) for one in before["trials"]] == [(trial.name, trial.key) for trial in plan.trials]
+    assert {one["state"] for one in (*before["stages"], *before["trials"])} == {"missing"}
+    assert before["seconds"] is None and before["gpus"] is before["gpu_hours"] is None
+    assert before["bytes"] == sum(one["bytes"] for one in before["stages"]) > 0 and before["checkpoint_bytes"] > 0
+    assert not (tmp_path / "store").exists(), "planning writes nothing"
+
+    assert _call("run", *tiny, "--local").exit_code == 0
+    after = _planned(*tiny)
+    assert {one["state"] for one in (*after["stages"], *after["trials"])} == {"built"}
+    assert {(one["seconds"], one["bytes"]) for one in after["stages"]} == {(0.0, 0)} and after["seconds"] == after["bytes"] == 0
+    assert {one["place"] for one in after["stages"]} <= {one.record.place for one in ArtifactStore(str(tmp_path / "store")).artifacts()}
+
+    grown = _planned(*tiny, "--set", "seeds=[0, 1]", "--on", "2xH100")
+    left = [one for one in grown["stages"] if one["state"] == "missing"]
+    assert {one["kind"] for one in left} >= {"train", "scores"} and len(left) < len(grown["stages"])
+    assert grown["seconds"] == pytest.approx(sum(one["seconds"] for one in left if one["seconds"] is not None)) and grown["seconds"] > 0
+    assert grown["gpus"] == "2xH100" and grown["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in grown["stages"]))
+    trained = [one for one in left if one["kind"] == "train"]
+    assert all(one["gpu_hours"] > 0 and one["seconds"] > 0 for one in trained)
+    assert 0 < grown["seconds_on_gpus"] <= 3600 * grown["gpu_hours"]
+
+
+def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)], env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "1e-05 to 0.001, logarithmic, 9 steps" in done.output and "methods.rcl.phis" in done.output
+    assert "One trial of rcl: 3,840 sentences to train on, no speed is known yet." in done.output
+    assert "What dev chooses, 2 seeds: 3 trainings more, 5,760 sentences, no speed is known yet." in done.output
+    assert not (tmp_path / "searches").exists()
+
+
+def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1]) | {
+        "methods": {"base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}},
+        "search": {"suggest": "random", "samples": 2, "space": {"training.learning_rate": {"log": [1e-4, 1e-2]}}, "budget": {"hours": 1}},
+        "runtime": {"engine": "torch"},
+    }
+    recipe = tmp_path / "tiny.yaml"
+    recipe.write_text(yaml.safe_dump(values))
+    command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
+    done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert done.exit_code == 0, done.output
+    assert "trial 1  fine_tuned (learning_rate=" in done.output and "what dev chose (all trials are made)" in done.output
+    assert "Encoder: " in done.output
+    store = ArtifactStore(tmp_path / "store")
+    search, sweep = load_search(store, "tiny"), load_sweep(store, "tiny")
+    (finalist,) = search.finalists
+    assert {trial.seed: trial.key for trial in sweep.trials if trial.method == "fine_tuned"} == finalist.cells
+    assert {trial.key for trial in sweep.trials} == {one.key for one in store.artifacts("scores")}, "nobody else is scored on test"
+    assert dict(sweep.trials[1].params) == finalist.suggestion
+    again = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
+    assert again.exit_code == 0 and "begins" not in again.output
+    assert [one.finalists for one in (load_search(store, "tiny"), search)] == [search.finalists] * 2
+
+
+def _printed(
+    trials: list[SimpleNamespace | SearchTrial],
+    finalists: list[SimpleNamespace],
+    capsys: pytest.CaptureFixture[str],
+    **budget: float | None,
+) -> str:
+    """What is said at the end of a search of rcl and of another method, which has no finalist."""
+    record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
+    recipe = SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")})
+    planned = SimpleNamespace(recipe=recipe, methods=["rcl", "other"], search=SimpleNamespace(budget=SimpleNamespace(**budget)))
+    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    return capsys.readouterr().out
+
+
+def test_what_dev_chose_is_reported_with_its_own_price_and_that_of_its_method(capsys: pytest.CaptureFixture[str]) -> None:
+    trials = [SimpleNamespace(number=number, state=state, paid_s=paid)
+              for number, state, paid in ((4, "finished", 10.0), (7, "finished", 20.0), (1, "pruned", 3.0), (2, "failed", 1.0))]  # fmt: skip
+    finalists = [
+        SimpleNamespace(number=number, method="rcl", place=place, dev=80.0 - place, suggestion={"training.learning_rate": 1e-4})
+        for place, number in ((1, 7), (2, 4))
+    ]
+    said = _printed(trials, finalists, capsys, hours=0.01)
+    rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
+    assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
+    assert rows[0][5:] == ["2 finished, 1 pruned, 1 failed", "34 s"] and rows[1][5:] == []
+    assert "other: no trial came to its end" in said and "One takes about 20 s: with a budget of about 2 min" in said
+    assert "One takes" not in _printed(trials, finalists, capsys, hours=None), "a budget of trials is no time"
+    assert "other: all of its trials failed" in _printed(trials[-1:], [], capsys, hours=1.0)
+    # What a training needs beside, as RCL's entropy encoders and banks, is paid once, however far the training has come.
+    rung = RungReached(number=1, share=0.5, key="k", step=1, dev=1.0, last_dev=1.0, sentences=1, seconds=90.0, paid_s=3690.0)
+    half = SearchTrial(number=1, method="other", suggestion={}, train="t", state="running", rungs=(rung,))
+    assert "One takes about 63 min: with a budget of about 2.1 h" in _printed([half], [], capsys, hours=0.2)
+
+
+def completed(words: str, folder: Path = ROOT) -> list[str]:
+    """What bash would be offered for the last of some words."""
+    parts = words.split(" ")
+    environment = os.environ | {
+        "_SENTDIST_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(parts) - 1),
+        "PYTHONPATH": str(ROOT),
+    }
+    program = "import sys; from sentdist.cli import app; sys.argv[0] = 'sentdist'\ntry:\n    app(prog_name='sentdist')\nfinally:\n    heavy = [m for m in ('torch', 'ray', 'mlflow', 'transformers', 'pyarrow', 'numpy') if m in sys.modules]\n    assert not heavy, heavy"
+    found = subprocess.run([sys.executable, "-c", program], env=environment, cwd=folder, capture_output=True, text=True, check=False)
+    assert "AssertionError" not in found.stderr, found.stderr
+    return found.stdout.split()
+
+
+def test_sweeps_and_keys_are_those_of_the_store(tmp_path: Path) -> None:
+    (tmp_path / ".sentdist/store/sweeps").mkdir(parents=True)
+    (tmp_path / ".sentdist/store/sweeps/mine.json").write_text("{}")
+    (tmp_path / ".sentdist/store/train/info_nce-minilm-l6-b32-s0-8cf8d2fc23261cce").mkdir(parents=True)
+    (tmp_path / "named/sweeps").mkdir(parents=True)
+    (tmp_path / "named/sweeps/theirs.json").write_text("{}")
+    assert {"methods.contrastive.training.batch_size="} <= set(
+        completed("sentdist run rayjobs/recipes/own.yaml --set methods.contrastive.training.bat")
+    )
+    assert completed("sentdist evaluate minilm-l6 --tasks sts,stsb,scenes-f") == ["sts,stsb,scenes-faq"]
+    assert completed("sentdist report m", tmp_path) == ["mine"]
+    assert completed("sentdist report --store named ", tmp_path) == ["theirs"]
+    assert completed("sentdist push 8c", tmp_path) == ["8cf8d2fc23261cce"]

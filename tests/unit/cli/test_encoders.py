@@ -1,20 +1,31 @@
-"""Encoders in use, from the command line: encode."""
+"""Encoders in use, from the command line: encode, similarity, search, and the prompts before sentences."""
 
 from __future__ import annotations
 
+import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from tests.support.tiny_encoders import SENTENCES
+from sentdist.learning.encoder.write_folder import EncoderCard
+from sentdist.learning.relation_file import Relations, write_relations
+from sentdist.plan.runtime import Runtime
+from sentdist.plan.specs import EncoderUse
+from sentdist.stages.devices import on_this_machine
+from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 
 def _call(*arguments: str | Path, stdin: str | None = None) -> Result:
@@ -37,167 +48,384 @@ def expected(tiny_encoder_dir: Path) -> np.ndarray:
 CLOSE = {"atol": 2e-6, "rtol": 0.0}
 
 
-@pytest.mark.parametrize("name", ["-", "corpus.csv"])
-def test_encode_writes_the_embeddings_of_every_sentence(
-    name: str, corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path
+def test_encode_writes_the_embeddings_of_every_sentence_once(
+    corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    source: tuple[str | Path, ...] = ("-",) if name == "-" else (corpus, "--column", "text")
-    answer = _call("encode", tiny_encoder_dir, *source, "--out", tmp_path / "out.npy", stdin="\n".join(SENTENCES))
-    assert answer.exit_code == 0, answer.output
-    assert f"{len(SENTENCES)} embeddings of width 32" in answer.output
-    np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
-
-
-def test_encode_keeps_ids_and_normalizes(corpus: Path, expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for source in (("-",), (corpus, "--column", "text")):
+        answer = _call("encode", tiny_encoder_dir, *source, "--out", tmp_path / "out.npy", stdin="\n".join(SENTENCES))
+        assert answer.exit_code == 0 and f"{len(SENTENCES)} embeddings of width 32" in answer.output, answer.output
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
+        (tmp_path / "out.npy").write_text("precious")
+        assert "there already" in _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man").stderr
+        assert (tmp_path / "out.npy").read_text() == "precious"
+        assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
+        (tmp_path / "out.npy").unlink()
     out = tmp_path / "out.parquet"
     answer = _call("encode", tiny_encoder_dir, corpus, "--column", "text", "--id", "id", "--normalize", "--dtype", "float16", "--out", out)
-    assert answer.exit_code == 0, answer.output
     table = pq.read_table(out)
-    assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))]
+    assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))] and "float16" in answer.output
+    assert table.schema.field("embedding").type.value_type == "halffloat"
     unit = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(np.array(table["embedding"].to_pylist()), unit, atol=5e-4)  # float16 has 11 bits
 
 
-@pytest.mark.parametrize(("more", "dtype"), [((), np.float32), (("--dtype", "float16"), np.float16)])
-def test_embeddings_are_of_the_type_that_is_asked_for(more: tuple[str, ...], dtype: type, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    for name, reported in (("out.npy", dtype), ("out.parquet", pa.from_numpy_dtype(dtype))):
-        answer = _call("encode", tiny_encoder_dir, "-", *more, "--out", tmp_path / name, stdin="a man")
-        assert answer.exit_code == 0 and np.dtype(dtype).name in answer.output, answer.output
-        found = (
-            np.load(tmp_path / name).dtype if name.endswith("npy") else pq.read_schema(tmp_path / name).field("embedding").type.value_type
-        )
-        assert found == reported
+MISTAKES = [
+    (("{encoder}", "{corpus}x", "--out", "{out}"), "Did you mean"),
+    (("{encoder}", "{corpus}", "--column", "test", "--out", "{out}"), 'Did you mean "text"?'),
+    (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
+    (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "--dtype"),
+    (("{encoder}", "-", "--out", "{out}", "--id", "id"), "--id"),
+    (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
+    (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
+    (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
+    (("{corpus}", "{encoder}", "--out", "{out}"), "Turn them"),
+]
 
 
-def test_precision_and_length_reach_the_encoder(expected: np.ndarray, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    found = {}
-    for name, options in {"bf16": ("--precision", "bf16"), "short": ("--max-length", "4"), "cls": ("--pooling", "cls")}.items():
-        answer = _call("encode", tiny_encoder_dir, "-", *options, "--out", tmp_path / f"{name}.npy", stdin="\n".join(SENTENCES))
-        assert answer.exit_code == 0, answer.output
-        found[name] = np.load(tmp_path / f"{name}.npy")
-    assert 0 < np.abs(found["bf16"] - expected).max() < 0.1
-    np.testing.assert_allclose(found["short"], encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES, max_length=4), **CLOSE)
-    assert np.abs(found["cls"] - expected).max() > 0.1
-
-
-@pytest.fixture(scope="module")
-def without_tokenizer(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("silent") / "encoder"
-    shutil.copytree(tiny_encoder_dir, folder, ignore=shutil.ignore_patterns("tokenizer*", "special*", "vocab*"))
-    return folder
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("{encoder}", "{corpus}x", "--out", "{out}"), "Did you mean"),
-        (("{encoder}", "{corpus}", "--column", "test", "--out", "{out}"), 'Did you mean "text"?'),
-        (("{encoder}", "{corpus}", "--out", "{out}"), "expected one that holds the sentences"),
-        (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
-        (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "expected one of float32, float16"),
-        (("{encoder}", "-", "--out", "{out}", "--precision", "fp8"), "expected one of fp32, tf32, bf16"),
-        (("{encoder}", "-", "--out", "{out}", "--id", "id"), "room for ids"),
-        (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
-        (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
-        (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
-        (("./nowhere", "-", "--out", "{out}"), "no such folder"),
-        (("{corpus}", "{encoder}", "--out", "{out}"), "found a file of sentences; expected an encoder first, then the file. Turn them"),
-    ],
-)
-def test_a_mistake_leaves_one_sentence_and_no_file(
-    arguments: tuple[str, ...], words: str, corpus: Path, tiny_encoder_dir: Path, without_tokenizer: Path, tmp_path: Path
-) -> None:
-    names = {"encoder": tiny_encoder_dir, "corpus": corpus, "silent": without_tokenizer, "out": tmp_path / "out.npy"}
-    answer = _call("encode", *(argument.format(**names) for argument in arguments), stdin="a man\n\nthe dog\n")
-    assert answer.exit_code == 2, answer.output
-    assert words in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_encode_does_not_write_over_a_file_unless_asked_to(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    (tmp_path / "out.npy").write_text("precious")
-    answer = _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man")
-    assert "there already" in answer.stderr
-    assert (tmp_path / "out.npy").read_text() == "precious"
-    assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
-    assert np.load(tmp_path / "out.npy").shape == (1, 32)
+def test_a_mistake_in_encode_leaves_one_sentence_and_no_file(corpus: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_encoder_dir, tmp_path / "silent", ignore=shutil.ignore_patterns("tokenizer*", "special*", "vocab*"))
+    names = {"encoder": tiny_encoder_dir, "corpus": corpus, "silent": tmp_path / "silent", "out": tmp_path / "out.npy"}
+    for arguments, words in MISTAKES:
+        answer = _call("encode", *(argument.format(**names) for argument in arguments), stdin="a man\n\nthe dog\n")
+        assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1, answer.output
+        assert [path.name for path in tmp_path.iterdir()] == ["silent"]
 
 
 def test_texts_that_the_tokenizer_does_not_know_are_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("你好\nthe dog runs\n再见 !\nthe zebra\n", encoding="utf-8")
-    said = "without a word that the encoder's tokenizer knows, such as '你好'"
-    encoded = _call("encode", tiny_encoder_dir, tmp_path / "texts.txt", "--out", tmp_path / "out.npy")
-    assert encoded.exit_code == 0 and f"2 sentences {said}" in encoded.stderr and "without a word" not in encoded.stdout
-    alike = _call("similarity", tiny_encoder_dir, "你好", "再见")
-    assert alike.stdout == "1.000000\n" and f"2 sentences {said}" in alike.stderr
-    assert (
-        "1 sentence without a word that the encoder's tokenizer knows: '你好'. Its embedding"
-        in _call("similarity", tiny_encoder_dir, "你好", "the dog runs").stderr
-    )
-    assert f"2 sentences {said}" in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
-    for more in ((), ("--out", tmp_path / "scores.csv")):
-        scored = _call("similarity", tiny_encoder_dir, tmp_path / "texts.txt", tmp_path / "texts.txt", *more)
-        assert scored.exit_code == 0 and "sentences without a word" in scored.stderr, scored.output
+    said = "2 sentences without a word that the encoder's tokenizer knows, such as '你好'"
+    assert said in _call("encode", tiny_encoder_dir, tmp_path / "texts.txt", "--out", tmp_path / "out.npy").stderr
+    assert said in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
+    assert said in (alike := _call("similarity", tiny_encoder_dir, "你好", "再见")).stderr and alike.stdout == "1.000000\n"
     assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr
 
 
-def test_how_a_file_is_written_is_found_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """A spreadsheet's own CSV: semicolons, letters of Windows."""
-    (tmp_path / "mine.csv").write_bytes('id;sentence\n1;"a man; Bär"\n'.encode("cp1252"))
-    answer = CliRunner().invoke(
-        app, ["encode", str(tiny_encoder_dir), str(tmp_path / "mine.csv"), "--column", "sentence", "--out", str(tmp_path / "out.npy")]
-    )
+def test_a_mistake_at_the_end_is_reported_before_an_encoder_begins(
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200,000 rows were encoded before the last one was looked at."""
+    (tmp_path / "bad.txt").write_text("a dog runs\n" * 40_000 + "\0")
+    monkeypatch.setattr(LoadedEncoder, "load", lambda *_, **__: pytest.fail("an encoder was loaded"))
+    for words in (
+        ("encode", tiny_encoder_dir, tmp_path / "bad.txt", "--out", tmp_path / "out.npy"),
+        ("search", tiny_encoder_dir, "a", "--corpus", tmp_path / "bad.txt"),
+    ):
+        done = _call(*words)
+        assert done.exit_code == 2 and "row 40,001, sentence: found '\\x00'" in done.output, done.output
+
+
+HEADS, TAILS = SENTENCES[:4], SENTENCES[4:]
+
+
+RELATIONS = Relations(names=("entailment", "twin"), vectors=np.random.default_rng(0).normal(size=(2, WIDTH)).astype(np.float32))
+
+
+def _cosines(first_SD: np.ndarray, second_SD: np.ndarray) -> np.ndarray:
+    return np.array([one @ other / np.linalg.norm(one) / np.linalg.norm(other) for one, other in zip(first_SD, second_SD, strict=True)])
+
+
+@pytest.fixture(scope="module")
+def embeddings(tiny_encoder_dir: Path) -> np.ndarray:
+    return encode(SentenceEncoder.load(tiny_encoder_dir), SENTENCES).astype(np.float64)
+
+
+@pytest.fixture(scope="module")
+def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny encoder with two relations beside it."""
+    folder = tmp_path_factory.mktemp("related") / "encoder"
+    shutil.copytree(tiny_encoder_dir, folder)
+    write_relations(folder, RELATIONS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pairs of mine")
+    (folder / "pairs.csv").write_text("head,tail\n" + "".join(f"{one},{other}\n" for one, other in zip(HEADS, TAILS, strict=True)))
+    for name, lines in {"heads": HEADS, "tails": TAILS, "fewer": TAILS[:3]}.items():
+        (folder / f"{name}.txt").write_text("\n".join(lines))
+    return {path.stem: path for path in folder.iterdir()}
+
+
+def test_two_columns_two_files_and_a_table_of_scores_agree(
+    tiny_encoder_dir: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
+) -> None:
+    expected = _cosines(embeddings[:4], embeddings[4:])
+    alone = _call("similarity", tiny_encoder_dir, HEADS[0], TAILS[0])
+    np.testing.assert_allclose(float(alone.output), expected[0], **CLOSE)
+    named = ("--column", "head", "--column", "tail")
+    for arguments in ((files["pairs"],), (files["heads"], files["tails"]), (files["pairs"], files["pairs"], *named)):
+        answer = _call("similarity", tiny_encoder_dir, *arguments)
+        assert answer.exit_code == 0, answer.output
+        np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
+    for out, read in ((tmp_path / "out.csv", pyarrow.csv.read_csv), (tmp_path / "out.parquet", pq.read_table)):
+        out.write_text("kept")
+        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out).exit_code == 2 and out.read_text() == "kept"
+        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out, "--overwrite").exit_code == 0
+        table = read(out)
+        assert (table["sentence1"].to_pylist(), table["sentence2"].to_pylist()) == (list(HEADS), list(TAILS))
+        np.testing.assert_allclose(table["score"].to_numpy(), expected, **CLOSE)
+
+
+def test_relations_score_pairs_of_their_own_embeddings_alone(
+    tiny_encoder_dir: Path, related: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
+) -> None:
+    answer = _call("similarity", related, SENTENCES[0], SENTENCES[1])
+    rows = {line.split()[0]: line.split() for line in answer.output.splitlines() if line.strip()}
+    one, other, twin = embeddings[:1], embeddings[1:2], RELATIONS.vectors[1]
+    shown = [float(rows["twin"][1]), float(rows["twin"][2]), float(rows["none"][2])]
+    np.testing.assert_allclose(shown, [_cosines(one + twin, other)[0], _cosines(other + twin, one)[0], _cosines(one, other)[0]], **CLOSE)
+    for trained, used in (("cls_mlp_train_only", "cls"), ("mean", "cls")):
+        folder = tmp_path / trained
+        SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
+            folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
+        )
+        write_relations(folder, replace(RELATIONS, pooling=trained))
+        answer = _call("similarity", folder, files["pairs"], "--relation", "twin", "--pooling", used)
+        assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr
+        answer = _call("similarity", folder, SENTENCES[0], SENTENCES[1], "--pooling", used)
+        assert answer.exit_code == 0 and -1 <= float(answer.output) <= 1, "the cosine alone"
+
+
+MISTAKES_SIMILARITY = [
+    (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"), (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
+    (("{encoder}", "a man", "{heads}"), "'a man': found a sentence"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
+    (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "no relations beside it"),
+    (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'), (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
+    (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
+    (("{encoder}", "{pairs}", "--out", "{heads}"), "suffix '.txt'"), (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
+]  # fmt: skip
+
+
+def test_a_mistake_in_a_similarity_is_reported_in_one_sentence(tiny_encoder_dir: Path, related: Path, files: dict[str, Path]) -> None:
+    for arguments, words in MISTAKES_SIMILARITY:
+        answer = _call("similarity", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments))
+        assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1, answer.output
+
+
+QUERIES = ("a dog sleeps", "many birds sing in the garden")
+
+
+def _hits(*arguments: str | Path, stdin: str | None = None) -> list[dict[str, Any]]:
+    answer = _call("search", *arguments, "--format", "jsonl", stdin=stdin)
     assert answer.exit_code == 0, answer.output
-    assert "mine.csv: text in cp1252; separated by semicolons" in answer.stderr and "cp1252" not in answer.stdout
-    assert np.load(tmp_path / "out.npy").shape == (1, 32)
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def files_search(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The corpus as a table and as plain text, its embeddings, others too narrow and too few."""
+    folder = tmp_path_factory.mktemp("search")
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
+    (folder / "plain.txt").write_text("\n".join(SENTENCES))
+    (folder / "queries.txt").write_text("\n".join(QUERIES))
+    (folder / "asked.csv").write_text("body,said\n" + "".join(f"something else,{query}\n" for query in QUERIES))
+    made = _call("encode", tiny_encoder_dir, folder / "plain.txt", "--out", folder / "embeddings.npy")
+    assert made.exit_code == 0, made.output
+    np.save(folder / "narrow.npy", np.ones((len(SENTENCES), 5), dtype=np.float32))
+    np.save(folder / "few.npy", np.load(folder / "embeddings.npy")[:3])
+    return {path.stem: path for path in folder.iterdir() if path.suffix != ".json"} | {"encoder": tiny_encoder_dir}
+
+
+@pytest.fixture(scope="module")
+def expected_search(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
+    """Rows and cosines of the best three, by sorting all."""
+    unit = encode(SentenceEncoder.load(tiny_encoder_dir), [*QUERIES, *SENTENCES]).astype(np.float64)
+    unit /= np.linalg.norm(unit, axis=1, keepdims=True)
+    cosines = unit[:2] @ unit[2:].T
+    return [[(int(row), float(cosines[query, row])) for row in np.argsort(-cosines[query])[:3]] for query in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    "arguments",
     [
-        ("encode {tiny} bad.txt --out {tmp}/out.npy", "row 40,001, sentence: found '\\x00'"),
-        ("search {tiny} dog --corpus bad.txt", "row 40,001, sentence: found '\\x00'"),
-        ("similarity {tiny} bad.txt good.txt", "row 40,001, sentence: found '\\x00'"),
-        ("similarity {tiny} good.txt short.txt", "only 39,999 rows in short.txt; expected two files of one length"),
+        (*QUERIES, "--corpus", "{corpus}", "--column", "body", "--id", "key"),
+        ("--queries", "{queries}", "--corpus", "{plain}"),
+        ("--queries", "-", "--corpus", "{plain}"),
+        ("--queries", "{asked}", "--query-column", "said", "--corpus", "{corpus}", "--column", "body"),
+        (*QUERIES, "--corpus", "{plain}", "--embeddings", "{embeddings}"),
+        (*QUERIES, "--embeddings", "{embeddings}"),
     ],
 )
-def test_a_mistake_at_the_end_is_reported_before_an_encoder_begins(
-    command: str, said: str, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_nearest_sentences_are_found(
+    arguments: tuple[str, ...], files_search: dict[str, Path], expected_search: list[list[tuple[int, float]]]
 ) -> None:
-    """200,000 rows were encoded before the last one was looked at."""
-    from sentdist.inference.ready_encoder import LoadedEncoder
-
-    for name, end in (("good", ["x"]), ("bad", ["\0"]), ("short", [])):
-        lines = ["a dog runs"] * (39_999 if name == "short" else 40_000) + end
-        (tmp_path / f"{name}.txt").write_text("\n".join(lines))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(LoadedEncoder, "load", lambda *_, **__: pytest.fail("an encoder was loaded"))
-    done = _call(*command.format(tiny=tiny_encoder_dir, tmp=tmp_path).split())
-    assert done.exit_code == 2 and said in done.output, done.output
-
-
-def test_rows_that_a_spreadsheet_left_empty_are_none_or_named(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Empty rows at the end, as spreadsheets write them, were refused; of others one alone was named."""
-    table, out = tmp_path / "sheet.csv", tmp_path / "out.npy"
-    table.write_text("nr;text\n1;a man\n2;the dog\n;\n ;\n;\n")
-    call = ("encode", tiny_encoder_dir, table, "--column", "text")
-    assert "2 embeddings" in _call(*call, "--out", out).stdout
-    table.write_text("nr;text\n1;a man\n2;\n;\n4;the dog\n5;\n;\n")
-    refused = _call(*call, "--out", out, "--overwrite").stderr
-    assert "rows 2, 3, 5, text: found no sentences" in refused and "--id nr --out out.parquet" in refused, refused
-    kept = _call(*call, "--id", "nr", "--out", out.with_suffix(".parquet"))
-    assert "2 embeddings" in kept.stdout and "3 rows without a sentence are left out, row 2 first" in kept.stderr, kept.output
-    assert pq.read_table(out.with_suffix(".parquet"))["id"].to_pylist() == ["1", "4"]
+    lines = (*QUERIES,) if "--queries" in arguments else SENTENCES
+    found = _hits(files_search["encoder"], *(argument.format(**files_search) for argument in arguments), "-k", "3", stdin="\n".join(lines))
+    assert [answer["query"] for answer in found] == list(QUERIES)
+    for answer, best in zip(found, expected_search, strict=True):
+        assert [(hit["rank"], hit["row"]) for hit in answer["hits"]] == [(place + 1, row) for place, (row, _) in enumerate(best)]
+        # batches of another make-up: float32 roundings
+        np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], [cosine for _, cosine in best], atol=3e-6)
+        for hit in answer["hits"]:
+            assert hit.get("text", SENTENCES[hit["row"]]) == SENTENCES[hit["row"]]
+            assert hit.get("id", f"d{hit['row']}") == f"d{hit['row']}"
+            assert ("id" in hit, "text" in hit) == ("--id" in arguments, "--corpus" in arguments)
 
 
-def test_a_word_for_no_value_is_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """Rows of NULL, as databases export them, were embedded as any other without a word; training leaves them out."""
-    table = tmp_path / "export.csv"
-    table.write_text("text,n\na man,1\nNULL,2\nthe dog,3\n#N/A,4\n")
-    answer = _call("encode", tiny_encoder_dir, table, "--column", "text", "--out", tmp_path / "out.npy")
-    assert "4 embeddings" in answer.stdout
-    assert "2 rows hold nothing but a word for no value, such as NULL in row 2: it is read as a sentence." in answer.stderr
-    found = _call("search", tiny_encoder_dir, "a man", "--corpus", table, "--column", "text")
-    scored = _call("similarity", tiny_encoder_dir, table, table, "--column", "text")
-    assert "2 rows hold nothing but" in found.stderr and scored.stderr.count("2 rows hold nothing but") == 2, found.output + scored.output
+def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(files_search: dict[str, Path]) -> None:
+    answer = _call("search", files_search["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
+    assert "the [red]dog[/]" in answer.stdout and "The corpus has 2 sentences, fewer than 5" in answer.stderr
+    shown = _call("search", files_search["encoder"], files_search["queries"], "--corpus", files_search["plain"], "-k", "2").stderr
+    assert "fewer than" not in shown and on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
+    assert "is searched for as a sentence. The sentences of that file: --queries" in shown
+    for query in ("gone.txt", f"{'long ' * 1000}.txt"):
+        assert (
+            "--queries"
+            not in _call("search", files_search["encoder"], query, "--corpus", files_search["plain"], "--max-length", "9").stderr
+        )
+
+
+MISTAKES_SEARCH = [
+    (("a", "--corpus", "{plain}x"), "no such file"),
+    (("a", "--corpus", "{corpus}", "--column", "bodi"), 'Did you mean "body"?'),
+    (("a", "--corpus", "-"), "standard input: found no rows"),
+    (("a", "--embeddings", "{narrow}"), "embeddings of width 5; expected_search width 32"),
+    (("a", "--corpus", "{plain}", "--embeddings", "{few}"), "more than 3 sentences and 3 embeddings"),
+    (("a", "--corpus", "{queries}", "--embeddings", "{few}"), "2 sentences and 3 embeddings"),
+    (("a", "--corpus", "{plain}", "--embeddings", "{embeddings}", "--max-length", "5"), "made with max_length 40"),
+    (("--corpus", "{plain}"), "no queries"),
+    (("a", "--queries", "{queries}", "--corpus", "{plain}"), "two things in one place"),
+    (("--queries", "-", "--corpus", "-"), "two things in one place"),
+    (("a",), "no corpus"),
+    ((" ", "--corpus", "{plain}"), "' '"),
+    (("a", "--corpus", "{plain}", "--relation", "twin"), "no relations beside it"),
+    (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
+    (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
+    (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected_search a .npy file"),
+    (("a", "--corpus", "{few}"), "Embeddings of some are --embeddings"),
+    (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected_search a file"),
+]
+
+
+def test_a_mistake_in_a_search_is_reported_in_one_sentence(files_search: dict[str, Path]) -> None:
+    for arguments, words in MISTAKES_SEARCH:
+        answer = _call("search", files_search["encoder"], *(argument.format(**files_search) for argument in arguments), stdin="")
+        assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1 and not answer.stdout, (
+            answer.output
+        )
+
+
+def test_embeddings_of_other_sentences_are_refused(files_search: dict[str, Path], tmp_path: Path) -> None:
+    """As many, in another order: nothing else would tell that the hits are wrong."""
+    (tmp_path / "turned.txt").write_text("\n".join(reversed(SENTENCES)))
+    given = ("search", files_search["encoder"], "a dog sleeps", "--embeddings", files_search["embeddings"], "--corpus")
+    assert _call(*given, files_search["plain"]).exit_code == 0
+    refused = _call(*given, tmp_path / "turned.txt")
+    assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output
+
+
+def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files_search: dict[str, Path], tmp_path: Path) -> None:
+    """One column alone could be shown, as an id, and nobody said that there were others."""
+    path = tmp_path / "corpus.csv"
+    path.write_text("nr,text,[who]\n" + "".join(f"{n},{text},{'ada' if n else ''}\n" for n, text in enumerate(SENTENCES)))
+    search = ("search", files_search["encoder"], SENTENCES[1], "--corpus", path, "--column", "text", "-k", str(len(SENTENCES)))
+    asked = _call(*search, "--id", "nr", "--show", "[who]", "--show", "nr", "--format", "jsonl")
+    hits = json.loads(asked.stdout)["hits"]
+    assert all(hit["columns"] == {"[who]": "ada" if hit["row"] else "", "nr": str(hit["row"])} for hit in hits)
+    assert all(hit["id"] == str(hit["row"]) and hit["text"] == SENTENCES[hit["row"]] for hit in hits)
+    shown = _call(*search, "--show", "[who]")
+    assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
+    assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
+
+
+SENTENCES = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
+
+
+QUERY, DOCUMENT, PASSAGE = "the old man finds: ", "a big garden with ", "two red birds near "
+
+
+def _line(answer: Result) -> str:
+    assert answer.exit_code == 0, answer.output
+    return answer.output
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a default prompt."""
+    folder = tiny_encoder(tmp_path_factory.mktemp("prompts") / "encoder", "bert")
+    prompts = {"query": QUERY, "document": DOCUMENT, "passage": PASSAGE}
+    (folder / CONFIG_OF_PROMPTS).write_text(json.dumps({"prompts": prompts, "default_prompt_name": "passage"}))
+    (folder.parent / "corpus_prompts.txt").write_text("\n".join(SENTENCES) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def corpus_prompts(encoder: Path) -> Path:
+    return encoder.parent / "corpus_prompts.txt"
+
+
+def _embedded(encoder: Path, text: str, sentences: list[str]) -> np.ndarray:
+    return LoadedEncoder.load(EncoderUse(checkpoint=str(encoder), prompt=text), "cpu").embed(sentences)
+
+
+def _scores(encoder: Path, query: str, document: str) -> list[float]:
+    """Of the first sentence with each document, highest first."""
+    (query_D,) = _embedded(encoder, query, SENTENCES[:1])
+    documents = _embedded(encoder, document, SENTENCES)
+    return sorted((documents @ query_D / np.linalg.norm(documents, axis=1) / np.linalg.norm(query_D)).tolist(), reverse=True)
+
+
+def test_encode_says_which_prompt_it_takes_and_writes_it_down(encoder: Path, corpus_prompts: Path, tmp_path: Path) -> None:
+    for options, text, said in (
+        ((), PASSAGE, f"{PASSAGE!r} stands before each sentence (its default prompt, passage)."),
+        (("--prompt", "one old "), "one old ", "'one old ' stands before each sentence (as asked)."),
+        (("--prompt", ""), "", "no prompt before each sentence (as asked)."),
+    ):
+        for name in ("out.npy", "out.parquet"):
+            assert said in _line(_call("encode", encoder, corpus_prompts, "--out", tmp_path / name, "--overwrite", *options)).replace(
+                "\n", " "
+            )
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, SENTENCES), atol=1e-6)
+        assert json.loads((tmp_path / "out.npy.json").read_text())["prompt"] == text
+        assert json.loads(pq.read_schema(tmp_path / "out.parquet").metadata[b"sentdist"])["prompt"] == text
+
+
+def test_embeddings_of_another_prompt_are_refused(encoder: Path, corpus_prompts: Path, tmp_path: Path) -> None:
+    made = tmp_path / "it's.npy"
+    _line(_call("encode", encoder, corpus_prompts, "--out", made))  # with its default prompt, which is not that of documents
+    search = ("search", encoder, SENTENCES[0], "--embeddings", made, "--format", "jsonl")
+
+    def refused(*options: str) -> str:
+        answer = _call(*search, *options)
+        assert answer.exit_code == 2, answer.output
+        return re.sub(r"\s+", " ", answer.output)
+
+    found = refused()
+    assert f"embeddings made with the prompt {PASSAGE!r}; expected the prompt {DOCUMENT!r} before documents" in found
+    assert f"--document-prompt '{PASSAGE}'; or encode the corpus_prompts again: sentdist encode … --prompt '{DOCUMENT}'" in found
+    assert "expected no prompt before documents" in refused("--document-prompt", "")
+    hits = json.loads(_call(*search, "--document-prompt", "passage").stdout)["hits"]
+    assert [hit["score"] for hit in hits] == pytest.approx(_scores(encoder, QUERY, PASSAGE), abs=2e-6)
+    record = made.with_name(f"{made.name}.json")
+    record.write_text(json.dumps({name: value for name, value in json.loads(record.read_text()).items() if name != "prompt"}))
+    assert "names no prompt, which counts as none" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
+    record.unlink()
+    assert "embeddings without a record" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
+    _line(_call("encode", encoder, corpus_prompts, "--prompt", "document", "--out", made, "--overwrite"))
+    assert _call(*search).exit_code == 0
+
+
+def test_similarity_takes_the_prompt_of_encode(encoder: Path) -> None:
+    for options, text in (((), PASSAGE), (("--prompt", "query"), QUERY), (("--prompt", ""), "")):
+        answer = _call("similarity", encoder, *SENTENCES[:2], *options)
+        one, other = _embedded(encoder, text, SENTENCES[:2])
+        assert float(answer.stdout) == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=2e-6)
+        assert (f"{text!r} stands before each sentence" if text else "no prompt before each sentence") in answer.stderr
+
+
+def test_rows_without_a_sentence_are_left_out_counted_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    """As spreadsheets leave them behind, in the middle and at the end; a word for no value is read as a sentence."""
+    texts = ["", SENTENCES[0], " ", "NULL", SENTENCES[1], ""]
+    (tmp_path / "corpus.csv").write_text("key;text\n" + "".join(f"{n if text.strip() else ''};{text}\n" for n, text in enumerate(texts)))
+    given = (tmp_path / "corpus.csv", "--column", "text")
+    answer = _call("search", tiny_encoder_dir, "a man", "--corpus", *given, "--format", "jsonl")
+    assert {hit["row"]: hit["text"] for hit in json.loads(answer.stdout)["hits"]} == {n: texts[n] for n in (1, 3, 4)}
+    assert (
+        "2 rows without a sentence are left out, row 1 first." in answer.stderr
+        and "1 row holds nothing but a word for no value" in answer.stderr
+    )
+    refused = _call("encode", tiny_encoder_dir, *given, "--out", tmp_path / "o.npy").stderr
+    assert "rows 1, 3, text: found no sentences" in refused and "--id key --out o.parquet" in refused
+    kept = _call("encode", tiny_encoder_dir, *given, "--id", "key", "--out", tmp_path / "o.parquet")
+    assert "3 embeddings" in kept.stdout and pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ["1", "3", "4"]

@@ -75,87 +75,42 @@ Ended = Callable[..., tuple[Result, list[tuple[str, Any]]]]
 
 
 @pytest.mark.parametrize("more", [(), ("--local",)])
-@pytest.mark.parametrize(("well", "code"), [((True,), 0), ((False,), 1), ((True, True), 0), ((True, False), 1), ((False, True), 1)])
-@pytest.mark.parametrize("command", ["run", "sweep"])
-def test_the_exit_code_is_1_if_anything_failed_in_any_part(
-    command: str, well: tuple[bool, ...], code: int, more: tuple[str, ...], ended: Ended
-) -> None:
-    answer, done = ended(command, DEMO, *more, well=well)
-    assert answer.exit_code == code, answer.output
-    assert [what for name, what in done if name == "reported"] == [f"part{number}" for number in range(len(well))]
-    assert done[-2:] == [("next", "part0"), ("hits", "part0")], "also after a failure it is said how to go on"
+def test_the_exit_code_is_1_if_anything_failed_in_any_part(more: tuple[str, ...], ended: Ended) -> None:
+    for command, well, code in (("run", (True, True), 0), ("sweep", (True, False), 1), ("sweep", (False, True), 1)):
+        answer, done = ended(command, DEMO, *more, well=well)
+        assert answer.exit_code == code, answer.output
+        assert [what for name, what in done if name == "reported"] == [f"part{number}" for number in range(len(well))]
+        assert done[-2:] == [("next", "part0"), ("hits", "part0")], "also after a failure it is said how to go on"
 
 
-@pytest.mark.parametrize(
-    ("command", "more", "reportable", "is_reported"),
-    [
-        ("sweep", (), True, True),
-        ("sweep", (), False, False),
-        ("run", (), True, False),
-        ("sweep", ("--local",), True, True),
-        ("sweep", ("--local",), False, False),
-        ("run", ("--local",), True, True),
-    ],
-)
-def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_cluster(
-    command: str, more: tuple[str, ...], reportable: bool, is_reported: bool, ended: Ended
-) -> None:
-    _, done = ended(command, DEMO, *more, reportable=reportable)
-    assert [what for name, what in done if name == "report"] == [("part0", SERVER)] * is_reported
+def test_a_report_goes_to_mlflow_where_there_are_scores_and_of_a_sweep_on_a_cluster(ended: Ended) -> None:
+    for words, reportable, is_reported in (
+        (("sweep",), True, True), (("sweep",), False, False), (("run",), True, False), (("run", "--local"), True, True), (("sweep", "--local"), False, False),
+    ):  # fmt: skip
+        _, done = ended(words[0], DEMO, *words[1:], reportable=reportable)
+        assert [what for name, what in done if name == "report"] == [("part0", SERVER)] * is_reported, words
 
 
-@pytest.mark.parametrize("more", [(), ("--local",)])
-def test_a_run_has_no_grid_whatever_was_set_and_a_sweep_has_its_own(more: tuple[str, ...], ended: Ended) -> None:
-    grid = ("--set", "sweep={methods.rcl.phis: [[0.01], [0.02], [0.03], [0.04]]}")
-    numbers = {
-        words: dict(ended(*words, *more)[1])["trials"]
-        for words in (("run", DEMO), ("run", DEMO, *grid), ("sweep", DEMO), ("sweep", DEMO, *grid))
-    }
-    without, still_without, own, four = numbers.values()
-    assert without == still_without and four > own > without, numbers
-
-
-def test_all_that_was_built_here_goes_to_mlflow(ended: Ended) -> None:
+def test_what_was_built_here_goes_to_mlflow_if_a_server_is_there(ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", well=(True, False))
     assert ("carried out", SERVER) in done, "a search is shown while it goes on"
     brought = [what for name, what in done if name == "rebuilt"]
     assert answer.exit_code == 1 and brought == [(SERVER, "part0", {}), (SERVER, "part1", {"key1": "it diverged"})]
-
-
-@pytest.mark.parametrize("uri", [None, "", "127.0.0.1:9", "file:///tmp/runs"])
-def test_what_is_no_server_is_left_out_of_a_local_run_in_a_line(uri: str | None, ended: Ended) -> None:
-    answer, done = ended("sweep", DEMO, "--local", uri=uri)
-    assert answer.exit_code == 0 and {name for name, _ in done} == {"carried out", "trials", "reported", "next", "hits"}, answer.output
-    assert not dict(done)["carried out"]
-    assert ("MLflow is left out: " in answer.stderr) == bool(uri)
-
-
-def test_a_server_that_is_away_costs_a_line_and_not_the_run(ended: Ended) -> None:
     answer, done = ended("sweep", DEMO, "--local", is_away=True)
-    assert answer.exit_code == 0 and "`sentdist track --rebuild` brings it there later." in answer.stderr, answer.output
-    assert not [name for name, _ in done if name == "report"], "of what is not there"
-
-
-@pytest.mark.parametrize(("variable", "is_reported"), [(None, True), ("SLURM_JOB_ID", False), (building.IN_A_JOB, False)])
-def test_how_the_cluster_could_drive_it_is_said_where_it_does_not(
-    variable: str | None, is_reported: bool, ended: Ended, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("SLURM_JOB_ID", building.IN_A_JOB):
-        monkeypatch.delenv(name, raising=False)
-    if variable is not None:
-        monkeypatch.setenv(variable, "{}")
-    answer, _ = ended("sweep", DEMO)
-    assert ("ray job submit" in answer.output) == is_reported
+    assert answer.exit_code == 0 and "`sentdist track --rebuild`" in answer.stderr and not [name for name, _ in done if name == "report"]
+    for uri in (None, "file:///tmp/runs"):
+        answer, done = ended("sweep", DEMO, "--local", uri=uri)
+        assert answer.exit_code == 0 and not {"rebuilt", "report"} & {name for name, _ in done} and not dict(done)["carried out"]
+        assert ("MLflow is left out: " in answer.stderr) == bool(uri)
 
 
 GAIN = Difference(difference=2.0, error=0.1, low=1.8, high=2.2, p=0.001, table_p=0.001)
 
 
 @pytest.mark.parametrize(
-    ("found", "is_registered"),
-    [(None, True), (GAIN, True), (replace(GAIN, table_p=0.06), False), (replace(GAIN, difference=-2.0), False)],
+    ("is_search", "found", "is_registered"),
+    [(True, None, True), (False, GAIN, True), (True, replace(GAIN, table_p=0.06), False), (False, replace(GAIN, difference=-2.0), False)],
 )
-@pytest.mark.parametrize("is_search", [True, False])
 def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     is_search: bool, found: Difference | None, is_registered: bool,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
@@ -216,38 +171,32 @@ def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     return end
 
 
-def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending) -> None:
+def _typed(said: list[str]) -> list[str]:
+    """The commands that are named next."""
+    return [line.split()[1] for line in said[said.index("Next:") + 1 :]]
+
+
+def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said = ending(WELL)
-    assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line], said
-    assert [line.split()[1] for line in said[said.index("Next:") + 1 :]] == ["report", "similarity", "search", "export"], said
-
-
-@pytest.mark.parametrize(
-    ("noise", "num_seeds", "is_shown"),
-    [(WELL, 8, True), (WELL, 2, False), (ILL, 8, False)],
-    ids=["better", "better, by too few seeds", "worse"],
-)
-def test_a_gain_is_shown_by_the_reports_own_test(
-    noise: dict[str, float], num_seeds: int, is_shown: bool, tiny_encoder_dir: Path, tmp_path: Path
-) -> None:
-    seeds: Json = list(range(num_seeds))
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60})
-    gain = sweep_ending.gain_over_untouched(sweep.load_sweep(context.store, "tiny"), context.store)
-    assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == is_shown, gain
-    assert gain.line.startswith("fine_tuned is " + ("better" if is_shown else "worse" if noise is ILL else "not shown")), gain.line
-    without = sweep.load_sweep(context.store, "tiny")
-    without = without.model_copy(update={"trials": tuple(trial for trial in without.trials if trial.train is not None)})
-    assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
-
-
-def test_what_to_type_next_names_a_store_that_would_not_be_found(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`sweep … --store here` ended with commands that looked in .sentdist/store and found nothing."""
-    assert not [line for line in ending(WELL) if "--store" in line]
+    assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line or "--store" in line], said
+    assert _typed(said) == ["report", "similarity", "search", "export"]
     monkeypatch.delenv("SENTDIST_STORE")
-    said = ending(WELL)
-    commands = said[said.index("Next:") + 1 :]
-    assert len(commands) == 4 and all(line.endswith(f" --store {tmp_path / 'store'}") for line in commands), said
+    assert [line.endswith(f" --store {tmp_path / 'store'}") for line in ending(WELL)[-4:]] == [True] * 4, "a store that would not be found"
+
+
+def test_a_gain_is_shown_by_the_reports_own_test(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    for place, (noise, num_seeds, said) in enumerate(((WELL, 8, "better"), (WELL, 2, "not shown"), (ILL, 8, "worse"))):
+        seeds: Json = list(range(num_seeds))
+        plan, context = tiny_plan(
+            tiny_values(tiny_encoder_dir, seeds=seeds), data=write_data(tmp_path / "data"), store=tmp_path / f"store{place}"
+        )
+        fill_store(context.store, plan, noise=lambda trial, noise=noise: noise[trial.method], num_items={"stsb": 60})
+        found = sweep.load_sweep(context.store, "tiny")
+        gain = sweep_ending.gain_over_untouched(found, context.store)
+        assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == (said == "better"), gain
+        assert gain.line.startswith(f"fine_tuned is {said}"), gain.line
+    without = found.model_copy(update={"trials": tuple(trial for trial in found.trials if trial.train is not None)})
+    assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
 
 
 def test_a_sweep_in_which_nothing_is_above_the_untouched_encoder_says_so_and_names_no_export(ending: Ending) -> None:
@@ -255,59 +204,33 @@ def test_a_sweep_in_which_nothing_is_above_the_untouched_encoder_says_so_and_nam
     said = ending(ILL)
     (line,) = [one for one in said if one.startswith("No trained row is above the untouched encoder on test (stsb): base has ")]
     assert ", the best trained row, rcl, " in line and line.endswith(" Use the encoder as it was, or train otherwise."), line
-    assert said[-2:] == ["Next:", "  sentdist report tiny"], said
-
-
-def test_of_a_sweep_that_is_not_over_it_is_said_so_far(ending: Ending) -> None:
-    said = ending(ILL, skip=lambda trial: trial.method == "rcl")
-    assert any(line.startswith("No trained row is above the untouched encoder on test so far (stsb): base has ") for line in said), said
-
-
-def test_a_sweep_without_an_untouched_row_says_nothing_of_it(ending: Ending) -> None:
-    methods = tiny_values(Path("any"))["methods"]
-    assert isinstance(methods, dict)
-    said = ending(ILL, methods={name: method for name, method in methods.items() if name != "base"})
-    assert not [line for line in said if "No trained row" in line] and said[-1].startswith("  sentdist export "), said
+    assert _typed(said) == ["report"]
 
 
 def test_a_sweep_without_a_baseline_says_that_nothing_is_tested_and_how_to_name_one(ending: Ending) -> None:
     (line,) = [one for one in ending(WELL, baseline=None) if "baseline" in one]
-    assert line == (
-        "Nothing is tested against a baseline: say `baseline: base` in the recipe (or fine_tuned, rcl) and give the command again; "
-        "it rebuilds nothing, and the report has the tests."
-    )
+    assert line.startswith("Nothing is tested against a baseline: say `baseline: base`")
     methods: Json = {"only": {"objective": {"name": "info_nce", "temperature": 0.05}}}
     (alone,) = [one for one in ending({"only": 1.0}, baseline=None, methods=methods) if "baseline" in one]
-    assert "add one under `methods:`, such as `base: {}`" in alone
+    assert "`base: {}`" in alone
 
 
-@pytest.mark.parametrize("is_chosen", [True, False])
-def test_a_sweep_of_which_a_part_is_finished_names_its_report(is_chosen: bool, ending: Ending) -> None:
-    """Also where no cell has all its seeds, so that dev has chosen none."""
-    said = ending(WELL, skip=lambda trial: trial.method == "rcl" or (not is_chosen and trial.seed == 1))
-    assert any(line.startswith("Best on dev: ") for line in said) == is_chosen
-    assert said[said.index("Next:") + 1] == "  sentdist report tiny", said
-
-
-def test_a_sweep_of_which_nothing_is_finished_names_no_report(ending: Ending) -> None:
+def test_a_sweep_of_which_a_part_is_finished_names_its_report(ending: Ending) -> None:
+    """No cell has all its seeds, so that dev has chosen none."""
     assert ending(WELL, skip=lambda trial: True) == []
+    said = ending(WELL, skip=lambda trial: trial.method == "rcl" or trial.seed == 1)
+    assert not any(line.startswith("Best on dev: ") for line in said) and _typed(said) == ["report"]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ((), "Stopped. All that is finished is kept: the same command goes on from there; unfinished trainings go on from their last checkpoints.\n"),
-        (("--local",), "Stopped. All that is finished is kept: the same command goes on from there; a training that ran starts over.\n"),
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("command", ["run", "sweep"])
-def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(
-    command: str, more: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **named: object) -> None:
         raise KeyboardInterrupt
 
     for name in ("build_within", "build_on_cluster"):
         monkeypatch.setattr(building, name, stopped)
-    answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
-    assert answer.exit_code == 130 and answer.output.endswith(said), answer.output
+    for command, more, said in (
+        ("sweep", (), "go on from their last checkpoints."),
+        ("run", ("--local",), "a training that ran starts over."),
+    ):
+        answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
+        assert answer.exit_code == 130 and answer.output.rstrip().endswith(said), answer.output

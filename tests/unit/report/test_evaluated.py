@@ -1,4 +1,4 @@
-"""What is reported of an evaluation whose task has no score."""
+"""Encoders that are scored and compared one by one: verdicts, second opinions, what a task without a score says."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
+from sentdist.evaluation.bayes import practical
+from sentdist.evaluation.items import Scored
+from sentdist.evaluation.significance import Difference
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.columns import AVERAGE
-from sentdist.report.evaluated import Compared, compare_evaluated, score_lines, scored
+from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion
+from sentdist.report.verdict import verdict
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -21,14 +25,11 @@ def _of_one_pair(folder: Path) -> Path:
     return folder
 
 
-def test_a_task_without_a_score_says_why(tmp_path: Path) -> None:
-    (line,) = score_lines(["sts=one"], {"sts-one": None}, _of_one_pair(tmp_path))
-    assert (line.score, line.why) == (None, "no two different gold scores among its 1 pair")
-
-
-def test_encoders_that_cannot_be_compared_are_shown_why(tmp_path: Path) -> None:
+def test_a_task_without_a_score_says_why_and_compares_nothing(tmp_path: Path) -> None:
     folders = [_of_one_pair(tmp_path / name) for name in "ab"]
-    with pytest.raises(DataError, match=r"no score of both: sts-one \(no two different gold scores among its 1 pair\); expected"):
+    (line,) = score_lines(["sts=one"], {"sts-one": None}, folders[0])
+    assert (line.score, line.why) == (None, "no two different gold scores among its 1 pair")
+    with pytest.raises(DataError, match=r"no score of both: sts-one \(no two different gold scores among its 1 pair\)"):
         measures = {"sts-one": TASK_KINDS["sts"].main}
         first, second = (scored({"sts-one": None}, folder, measures) for folder in folders)
         compare_evaluated(("a", "b"), (first, second), measures)
@@ -54,14 +55,75 @@ def test_tasks_of_different_measures_are_compared_one_by_one(tmp_path: Path) -> 
     """As `evaluate` does: half a correlation and half a precision is a number of nothing."""
     found = _compared(tmp_path, {"stsb": "sts", "qqp-pairs": "pairs"})
     assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("qqp-pairs", "ap")]
-    assert found.sentence == (
-        "good against bad: better in stsb (Spearman +30.00), qqp-pairs (average precision +30.00). "
-        "No average: Spearman, average precision are different measures."
-    )
-
-
-def test_tasks_of_one_measure_have_an_average(tmp_path: Path) -> None:
-    found = _compared(tmp_path, {"stsb": "sts", "sickr": "sts"})
+    assert found.sentence.startswith("good against bad: better in stsb (Spearman +30.00), qqp-pairs (average precision +30.00). No average")
+    found = _compared(tmp_path / "one", {"stsb": "sts", "sickr": "sts"})
     assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("sickr", "spearman"), (AVERAGE, "spearman")]
     assert found.sentence.startswith("good is better than bad by 30.00 points (95 % interval ")
     assert "Intervals and p are corrected for 3 comparisons." in found.notes
+
+
+def _compared_line(task: str, difference: Difference, measure: str = "spearman") -> ComparedLine:
+    return ComparedLine(task=task, measure=measure, num_items=60, ours=70.0 + difference.difference, theirs=70.0, difference=difference)
+
+
+def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
+    """Of three groups of items Student's interval is 2.2 times as wide as that of a normal distribution."""
+    reported = Difference(difference=2.0, error=1.5, low=2.0 - 1.5 * 4.303, high=2.0 + 1.5 * 4.303, p=0.3, about="items")
+    expected = practical(2.0, 1.5, rope=1.0)
+    lines = list(second_opinion(Compared(lines=(_compared_line("stsb", reported),), sentence="", notes=()), rope=1.0))
+    assert f"stsb: first better {expected.better:.2f}, equal {expected.same:.2f}" in lines[1]
+
+
+def test_in_how_many_tasks_the_first_is_higher_is_reported_of_several_alone() -> None:
+    lines = tuple(
+        _compared_line(task, Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")) for task in ("stsb", "sickr")
+    )
+    one, both = (list(second_opinion(Compared(lines=some, sentence="", notes=()), rope=1.0)) for some in (lines[:1], lines))
+    assert len(one) == 2 and not any("P(first" in line for line in one)
+    assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not distinguished from chance")
+
+
+def test_points_of_several_measures_say_nothing_of_another_task() -> None:
+    reported = Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")
+    for measures, is_reported in ((("map", "map", "map"), True), (("map", "spearman", "map"), False)):
+        lines = tuple(_compared_line(str(place), reported, measure) for place, measure in enumerate(measures))
+        opinion = list(second_opinion(Compared(lines=lines, sentence="", notes=()), rope=1.0))
+        assert any("another task" in line for line in opinion) is is_reported and "over 3 tasks" in opinion[-1]
+
+
+def test_without_a_standard_error_it_says_nothing() -> None:
+    bare = Difference(difference=2.0, about="nothing", reason="one seed and no test items")
+    assert next(iter(second_opinion(Compared(lines=(_compared_line("stsb", bare),), sentence="", notes=()), rope=1.0))).endswith(
+        "has a standard error."
+    )
+
+
+TASKS = {"retrieval-mine-test": TASK_KINDS["retrieval"].main, "triplets-mine-test": TASK_KINDS["triplets"].main}
+
+
+def made(folder: Path, found: np.ndarray, right: np.ndarray) -> Scored:
+    folder.mkdir()
+    for task, values in zip(TASKS, (found, right), strict=True):
+        pq.write_table(pa.table({"value": 100 * values}), folder / f"{task}.parquet")
+    return Scored(
+        scores={task: 100 * float(values.mean()) for task, values in zip(TASKS, (found, right), strict=True)},
+        items={task: (folder / f"{task}.parquet",) for task in TASKS},
+    )
+
+
+@pytest.mark.parametrize(("shift", "outcome"), [(0.2, "better"), (0.0, "not shown to be better"), (-0.2, "worse")])
+def test_an_encoder_is_judged_by_its_own_items(shift: float, outcome: str, tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    before = draw.uniform(0.3, 0.7, 200)
+    after = np.clip(before + shift + draw.normal(0, 0.1, 200), 0, 1)
+    found = verdict(made(tmp_path / "a", after, after), made(tmp_path / "b", before, before), TASKS)
+    assert found.outcome == outcome and found.task == "retrieval-mine-test" and found.num_items == 200
+    assert found.line.startswith(outcome.capitalize()) and "held-out items" in found.line
+    assert ("would be found" in found.line) == (outcome == "not shown to be better")
+
+
+def test_a_saturated_measure_gives_way_to_another(tmp_path: Path) -> None:
+    full, draw = np.ones(40), np.random.default_rng(0)
+    some = (draw.uniform(size=40) < 0.8).astype(float)
+    found = verdict(made(tmp_path / "a", full, some), made(tmp_path / "b", full, some[::-1].copy()), TASKS)
+    assert found.task == "triplets-mine-test" and found.saturated and found.saturated[0] in found.line

@@ -1,4 +1,4 @@
-"""A report keeps dev and test apart, and marks what is no evidence."""
+"""A report keeps dev and test apart, marks what is no evidence, and says what fresh seeds confirm."""
 
 from __future__ import annotations
 
@@ -8,24 +8,29 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.errors import RecipeError
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.plan.unroll import Plan, Trial, unroll
 from sentdist.report.score_rows import TableRows
-from sentdist.report.selection import ChosenCell, chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
+from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import works_of_sweep
 from sentdist.stages.context import Context
-from sentdist.store.store import ArtifactStore
+from sentdist.stages.planning.resolve import FileResolver
+from sentdist.store.chosen import challengers
+from sentdist.store.confirmation import confirmation
 from sentdist.store.sweep import SweepRecord, load_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 BY_DEV = {"fine_tuned": 83.0, "rcl": 82.0}
+
+
 NOISE = {"base": 3.0, "fine_tuned": 1.6, "rcl": 0.8}  # rcl is best on test, fine_tuned on dev
 
 
@@ -79,13 +84,6 @@ def test_a_test_score_that_a_run_lacks_leaves_the_cell_without_one(tmp_path: Pat
     assert tuned.test is not None and tuned.gap is not None and (regulated.test, regulated.gap) == (None, None)
 
 
-def test_a_test_set_that_chose_the_weights_is_named() -> None:
-    whole = ChosenCell(label="a", dev_task="askubuntu-dev+twitter-pit", dev=50.0, test_task=None, test=None, headline=None)
-    assert selection_note([whole]).startswith("Weights are chosen by the dev score, never by a test score.")
-    said = selection_note([whole, replace(whole, label="b", chose_and_scored=("twitter-pit",))])
-    assert said.startswith("twitter-pit chose the weights and is scored as test, too: those scores flatter.")
-
-
 def test_choosing_on_test_is_reported_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     _, context = _world(tmp_path, tiny_encoder_dir)
     table, sweep = _table(context)
@@ -93,7 +91,8 @@ def test_choosing_on_test_is_reported_as_optimism(tmp_path: Path, tiny_encoder_d
     said = selection_sentence(cells, column="STS-B")
     optimism = (cells[1].headline or 0) - (cells[0].headline or 0)
     assert said.startswith("Of 2 systems, stsb-dev alone chooses fine_tuned") and said.endswith(f"{optimism:.2f} points of optimism.")
-    assert selection_sentence(cells[:1], column="STS-B") == ""
+    assert selection_sentence(cells[:1], column="STS-B") == "" and "twitter-pit" not in selection_note(cells)
+    assert selection_note([replace(cells[0], chose_and_scored=("twitter-pit",))]).startswith("twitter-pit chose the weights")
     assert selection_sentence([cells[0], replace(cells[1], dev_task="sickr-dev")], column="STS-B") == "", "two dev tasks do not compare"
 
 
@@ -104,24 +103,9 @@ def test_the_report_shows_selection_tests_and_what_is_exploratory(tmp_path: Path
     assert "[" in line.split("|")[3], "the interval stands beside the mean"
     assert "Exploratory: rcl has scores of 2 of its 3 trials; the others were stopped early, failed or still run." in report.markdown
     assert "## Chosen on dev, scored on test" in report.markdown and "dev − test" in report.html
-    assert '<details class="part"><summary>All differences from fine_tuned' in report.html
-    assert "exploratory" in str(report.files["table1.csv"]).splitlines()[0]
     cited = set(re.findall(r"^@\w+\{(\w+),", str(report.files["citations.bib"]), flags=re.MULTILINE))
     assert {"rcl", "infonce", "stsb", "simcse", "pigeonhole", "moderated"} <= cited, "methods, test sets and tests that stand in the page"
     assert not cited & {"ray", "geometry", "deepspeed", "ir_measures"}, "made in this process, without these measures"
-
-
-def test_what_dev_chose_is_reported_by_the_measure_that_leads_the_table(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path / "store")
-    plan = plan_of(small_recipe(evaluation={"tasks": ["stackfaq"]}, baseline="base"))
-    fill_store(store, plan, noise=lambda trial: NOISE[trial.method], dev=lambda trial: BY_DEV[trial.method], num_items={"stackfaq": 20})
-    page = report_sweep(store, "small").markdown
-    score = (
-        load_sweep(store, "small")
-        .records(store)[next(one.key for one in plan.trials if one.method == "fine_tuned")]
-        .results["stackfaq.map"]
-    )
-    assert f"stsb-dev alone chooses fine_tuned: its test score (stackfaq:map) is {score:.2f}." in page
 
 
 def test_each_dev_task_has_its_own_test_task_and_parts_count_as_on_dev() -> None:
@@ -140,90 +124,118 @@ def test_each_dev_task_has_its_own_test_task_and_parts_count_as_on_dev() -> None
     assert scored_on_test(selection, [task for task in tests if task.name != "scidocs-cocite"], results) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("dev", "tasks", "test"),
-    [
-        ("stsb-dev", ["stsb-pooled"], "stsb-pooled"),
-        ("stsb-dev", ["stsb-pooled", "stsb"], "stsb"),
-        ("stsb-dev", ["geometry-stsb"], None),
-        ("stsb-dev", ["sts12"], None),
-    ],
-)
-def test_a_test_task_of_another_kind_or_source_is_not_the_test_part(dev: str, tasks: Json, test: str | None) -> None:
-    plan = plan_of(small_recipe(selection={"task": dev}, evaluation={"tasks": tasks}))
-    scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
-    assert isinstance(scores.encoder, Train) and scores.encoder.selection is not None
-    assert scored_on_test(scores.encoder.selection, scores.tasks, {})[0] == test
+def test_a_test_task_of_another_kind_or_source_is_not_the_test_part() -> None:
+    for tasks, test in ((["stsb-pooled"], "stsb-pooled"), (["stsb-pooled", "stsb"], "stsb"), (["geometry-stsb"], None), (["sts12"], None)):
+        plan = plan_of(small_recipe(selection={"task": "stsb-dev"}, evaluation={"tasks": tasks}))  # type: ignore[dict-item]
+        scores = next(trial.scores for trial in plan.trials if trial.method == "fine_tuned")
+        assert isinstance(scores.encoder, Train) and scores.encoder.selection is not None
+        assert scored_on_test(scores.encoder.selection, scores.tasks, {})[0] == test
 
 
-@pytest.mark.parametrize(
-    ("runtime", "environment", "cited"),
-    [
-        ({"workers": 1, "engine": "deepspeed"}, {}, set()),
-        ({"workers": 2, "engine": "torch"}, {}, {"ray"}),
-        ({"workers": 2, "engine": "deepspeed"}, {}, {"ray", "deepspeed"}),
-        ({"workers": 1, "engine": "torch"}, {"executed by": "ray"}, {"ray"}),
-    ],
-)
-def test_what_carried_a_training_out_is_cited(
-    runtime: dict[str, Json], environment: dict[str, str], cited: set[str], tmp_path: Path, tiny_encoder_dir: Path
-) -> None:
-    _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
+RATES: Json = [1e-3, 2e-3, 3e-3]
+
+
+def _dev(trial: Trial) -> float:
+    """The middle rate of rcl is best on dev, but for the baseline, which is no candidate."""
+    rate = dict(trial.params)["training.learning_rate"]
+    return 90.0 if trial.method == "fine_tuned" else 84.0 if rate == 2e-3 else 80.0
+
+
+def _swept(folder: Path, encoder: Path, **changes: Json) -> tuple[Plan, Context]:
+    values = tiny_values(encoder, seeds=[0, 5, 1], sweep={"training.learning_rate": RATES}, **changes)
+    plan, context = tiny_plan(values, data=write_data(folder / "data"), store=folder / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.5, dev=_dev, num_items={"stsb": 60})
+    return plan, context
+
+
+def test_the_chosen_cell_and_the_baseline_are_trained_with_fresh_seeds(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    plan, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=4)
     sweep = load_sweep(context.store, "tiny")
-    records = {
-        key: one.model_copy(update={"runtime": runtime, "environment": environment}) for key, one in sweep.records(context.store).items()
-    }
-    found = sweep_rows(sweep, context.store, records)
-    assert {"ray", "deepspeed"} & set(works_of_sweep(found, records, [])) == cited
-
-
-def test_a_dev_score_of_zero_is_a_point_of_its_curve(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    dev = {"fine_tuned": 0.0, "rcl": 70.0}
-    fill_store(context.store, plan, noise=lambda trial: 1.0, dev=lambda trial: dev[trial.method], num_items={"stsb": 20}, num_steps=4)
-    sweep = load_sweep(context.store, "tiny")
-    curves = sweep_rows(sweep, context.store, sweep.records(context.store)).curves
-    assert {curve.label: (curve.dev_steps, curve.dev_scores) for curve in curves} == {"fine_tuned": ([3], [0.0]), "rcl": ([3], [70.0])}
-
-
-def test_one_run_each_has_intervals_over_items(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    _, context = _world(tmp_path, tiny_encoder_dir, seeds=1)
-    table, _ = _table(context)
-    cell = table.line("rcl").cells["STS-B"]
-    assert cell.interval is not None and cell.interval.about == "items" and cell.summary is not None
-    assert cell.interval.low < cell.summary.mean < cell.interval.high
-    comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "baseline"))
-    found = comparison.differences["STS-B"]
-    assert found.about == "items" and found.p is not None and found.p < 0.01 and "other seeds were not tried" in table.verdicts["rcl"]
-
-
-def test_fewer_seeds_than_others_are_exploratory(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    def trial_is_late(trial: Trial) -> bool:
-        return trial.method == "rcl" and trial.seed == 1
-
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir, seeds=[0, 1]), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    fill_store(context.store, plan, noise=lambda trial: NOISE[trial.method], skip=trial_is_late, num_items={"stsb": 60})
-    sweep = load_sweep(context.store, "tiny")
-    found = sweep_rows(sweep, context.store, sweep.records(context.store))
-    table = build_table(
-        TableRows(title="t", rows=found.of_kind("sts"), columns=["STS-B"], average=False, measure=TASK_KINDS["sts"].main),
-        baseline="fine_tuned",
+    recipe = confirmation(sweep, sweep.records(context.store))
+    assert recipe is not None and (recipe.name, recipe.seeds, recipe.sweep, recipe.confirm_seeds) == ("tiny-confirmed", (6, 7, 8, 9), {}, 0)
+    assert recipe.about.startswith(
+        "rcl (learning_rate=0.002), best on dev of 3 cells of tiny beside the baseline, and fine_tuned (learning_rate=0.001)"
     )
-    assert table.line("rcl").exploratory == "rcl has 1 seed, others have 2"
-    assert table.line("fine_tuned").exploratory == "" and table.line("base").exploratory == ""
-    assert table.verdicts["rcl"].endswith("Exploratory: rcl has 1 seed, others have 2.")
+    assert recipe.headline == "rcl"
+    fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
+    assert {(trial.method, trial.seed) for trial in fresh.trials} == {
+        (name, seed) for name in ("fine_tuned", "rcl") for seed in (6, 7, 8, 9)
+    }
+    encoders = [trial.scores.encoder for trial in fresh.trials]
+    assert {(trial.method, _trained(trial).training.learning_rate) for trial in fresh.trials} == {("rcl", 2e-3), ("fine_tuned", 1e-3)}
+    assert not {encoder.key for encoder in encoders} & {stage.key for stage in plan.stages}
+    alike = next(trial for trial in plan.trials if trial.method == "rcl" and dict(trial.params)["training.learning_rate"] == 2e-3)
+    (same,) = [
+        trial
+        for trial in unroll(recipe.model_copy(update={"seeds": (0,)}), FileResolver(data_root=tmp_path / "data")).trials
+        if trial.method == "rcl"
+    ]
+    assert same.key == alike.key, "but for its seed it is the very cell"
 
 
-@pytest.mark.parametrize(("headline", "first"), [(None, "fine_tuned"), ("words", "words")])
-def test_a_report_opens_with_what_was_trained_unless_the_recipe_says_otherwise(
-    headline: str | None, first: str, tmp_path: Path, tiny_encoder_dir: Path
-) -> None:
-    methods: Json = {"words": {"lexical": "word_overlap"}, "base": {}, "fine_tuned": {"objective": {"name": "info_nce"}}}
-    values = tiny_values(tiny_encoder_dir, methods=methods, baseline="base", about="Does it help?", headline=headline)
-    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 300})
-    made = report_sweep(context.store, "tiny")
-    finding, about = made.markdown.splitlines()[2], next(line for line in made.markdown.splitlines() if line == "Does it help?")
-    assert finding.startswith((f"{first} is ", f"base is not shown to differ from {first}"))
-    assert about == "Does it help?"
-    assert re.search(r"<dt>data</dt><dd>nli/triplets</dd>.*<dt>batch</dt><dd>8</dd>.*<dt>rate</dt><dd>0.001</dd>", made.html, re.DOTALL)
+def _confirmed(folder: Path, encoder: Path, **changes: Json) -> dict[str, Train]:
+    """What a confirmation trains with its first seed, by method."""
+    _, context = _swept(folder, encoder, confirm_seeds=1, **changes)
+    sweep = load_sweep(context.store, "tiny")
+    recipe = confirmation(sweep, sweep.records(context.store))
+    assert recipe is not None
+    return {trial.method: _trained(trial) for trial in unroll(recipe, FileResolver(data_root=folder / "data")).trials}
+
+
+def _trained(trial: Trial) -> Train:
+    assert isinstance(trial.scores.encoder, Train)
+    return trial.scores.encoder
+
+
+STILL: Json = {"attention_dropout": 0.0, "hidden_dropout": 0.0}
+
+
+FIRST_STAGE: Json = {"objective": {"name": "info_nce", "temperature": 0.1}, "regularizers": STILL, "select": False, "reported": False}
+
+
+def _methods(*, rcl: dict[str, Json], fine_tuned: dict[str, Json], **more: Json) -> Json:
+    return {
+        "fine_tuned": {"objective": {"name": "info_nce", "temperature": 0.05}, "regularizers": STILL, **fine_tuned},
+        "entropy": {"objective": {"name": "entropy", "phi": 0.01}, "regularizers": STILL, "select": False, "reported": False},
+        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01], "regularizers": STILL, **rcl},
+        **more,
+    }
+
+
+def test_a_baseline_keeps_what_dev_chose_for_it_with_all_it_builds_on(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    methods = _methods(rcl={}, fine_tuned={"start": "first", "training": {"learning_rate": 5e-4}}, first=FIRST_STAGE)
+    found = _confirmed(tmp_path, tiny_encoder_dir, methods=methods)
+    first = found["fine_tuned"].start
+    assert first is not None and first.training.learning_rate == 1e-3
+    assert found["fine_tuned"].training.learning_rate == 5e-4, "which it says itself"
+    assert found["rcl"].training.learning_rate == found["rcl"].banks[0].encoder.training.learning_rate == 2e-3
+
+
+def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _swept(tmp_path, tiny_encoder_dir, confirm_seeds=3)
+    exploratory = report_sweep(context.store, "tiny")
+    assert "The settings were chosen on dev with the same seeds" in exploratory.lead and "3 seeds" in exploratory.rests_on
+    assert (
+        "Exploratory: dev chose rcl (learning" in exploratory.markdown and "among 3 cells beside the baseline with" in exploratory.markdown
+    )
+    sweep = load_sweep(context.store, "tiny")
+    recipe = confirmation(sweep, sweep.records(context.store))
+    assert recipe is not None
+    fresh = unroll(recipe, FileResolver(data_root=tmp_path / "data"))
+    fill_store(context.store, fresh, noise=lambda trial: 0.8 if trial.method == "rcl" else 1.6, num_items={"stsb": 60})
+    confirmed, alone = report_sweep(context.store, "tiny"), report_sweep(context.store, "tiny-confirmed")
+    *said, choice = confirmed.lead.splitlines()
+    assert said == alone.lead.splitlines() and "of fresh seeds (tiny-confirmed)" in choice and confirmed.rests_on == alone.rests_on
+    assert said[0].startswith("rcl ") and "Exploratory: dev chose" not in confirmed.markdown
+    assert "by 3 fresh seeds of what dev chose among 3 cells beside the baseline (tiny-confirmed): rcl is" in confirmed.markdown
+
+
+def test_nothing_is_confirmed_unasked_or_without_a_choice(tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    _, context = _swept(tmp_path, tiny_encoder_dir)
+    sweep = load_sweep(context.store, "tiny")
+    records = sweep.records(context.store)
+    cells = challengers(sweep, records)
+    assert (cells[0].trials[0].method, cells[0].dev) == ("rcl", 84.0)
+    assert confirmation(sweep, records) is None and challengers(sweep, {}) == []
+    with pytest.raises(RecipeError, match="confirm_seeds: has no effect"):
+        recipe_from_values(tiny_values(tiny_encoder_dir, confirm_seeds=3) | {"selection": None}, where="tiny")

@@ -1,17 +1,15 @@
-"""`sentdist up` and `down` without Ray and MLflow: secrets, what a shell learns, which processes are ended."""
+"""`sentdist up` and `down` without Ray and MLflow: secrets, ports, folders, what a shell learns, which processes are ended."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shlex
 import shutil
 import socket
-import sqlite3
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +19,12 @@ import pytest
 
 from sentdist.errors import ServerError
 from sentdist.services import processes, servers
-from sentdist.services.ports import Port
+from sentdist.services.asking import get
+from sentdist.services.folders import private_folder, ray_folder
+from sentdist.services.ports import Port, free_port
 from sentdist.services.processes import RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
-from sentdist.services.state import State, own_store, state_of
+from sentdist.services.state import State, make_secret, own_store, state_of
 from tests.support.listening import FREE, listening
 
 NOBODY = 65534
@@ -49,13 +49,7 @@ def _in_a_shell(state: State, words: str) -> list[str]:
     return subprocess.run(done, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def test_a_shell_learns_the_addresses_of_its_own_servers(tmp_path: Path) -> None:
-    state = _prepared(tmp_path / "a folder of mine", ray=6390, mlflow=5990)
-    shown = _in_a_shell(state, '"$RAY_ADDRESS" "$MLFLOW_TRACKING_URI" "$SENTDIST_STORE"')
-    assert shown == ["127.0.0.1:6390", "http://127.0.0.1:5990", str(tmp_path / "a folder of mine" / ".sentdist" / "store")]
-
-
-@pytest.mark.parametrize("own", [{}, {"no_proxy": "corp.example"}, {"NO_PROXY": "corp.example"}])
+@pytest.mark.parametrize("own", [{}, {"NO_PROXY": "corp.example"}])
 def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would see the token and the password of MLflow."""
     for name in ("no_proxy", "NO_PROXY"):
@@ -63,7 +57,9 @@ def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_p
     for name, value in own.items():
         monkeypatch.setenv(name, value)
     state = _prepared(tmp_path)
-    shell = dict(zip(("no_proxy", "NO_PROXY"), _in_a_shell(state, '"$no_proxy" "$NO_PROXY"'), strict=True))
+    shown = _in_a_shell(state, '"$RAY_ADDRESS" "$MLFLOW_TRACKING_URI" "$SENTDIST_STORE" "$no_proxy" "$NO_PROXY"')
+    assert shown[:3] == [state.environment(own)[name] for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "SENTDIST_STORE")]
+    shell = dict(zip(("no_proxy", "NO_PROXY"), shown[3:], strict=True))
     for found in (shell, state.environment(own)):
         for name in ("no_proxy", "NO_PROXY"):
             assert {"127.0.0.1", "localhost", *own.values()} == {*filter(None, found[name].split(","))}
@@ -134,25 +130,6 @@ def test_servers_listen_on_loopback_want_secrets_and_use_no_other_cluster(
         _up(state_of(tmp_path, asked={"mlflow": 7002}))
 
 
-def test_servers_take_no_settings_of_other_servers_from_a_shell(
-    started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In a shell that has those of a team's server, a prefix kept MLflow from answering, and its registry lay in the team's database."""
-    with warnings.catch_warnings(action="ignore"):  # of SQLAlchemy, about what MLflow imports
-        from mlflow.cli import server
-
-    settings = {str(option.envvar): option.opts for option in server.params if getattr(option, "envvar", None)}
-    theirs = {*settings, "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace"}
-    for name in theirs:
-        monkeypatch.setenv(name, "theirs")
-    monkeypatch.setattr(Port, "need", lambda port: None)
-    _up(_prepared(tmp_path, **FREE))
-    (_, of_ray), (mlflow, of_mlflow) = started
-    named = {name for name, options in settings.items() if {*options} & {*mlflow}}
-    assert "MLFLOW_BACKEND_STORE_URI" in named
-    assert not (theirs - named) & {*of_ray, *of_mlflow}
-
-
 def test_mlflow_gets_a_password_of_its_own_once(
     started: list[tuple[list[str], Mapping[str, str]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,25 +153,6 @@ def test_mlflow_gets_a_password_of_its_own_once(
     assert not made[2][1]  # the users of a database keep their passwords: it must go with the file
 
 
-def test_a_page_that_is_read_and_a_sweep_that_writes_do_not_wait_for_each_other(
-    started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Port, "need", lambda port: None)
-    state = _prepared(tmp_path, **FREE)
-    database = state.folder / "mlflow.db"
-    with closing(sqlite3.connect(database)) as older:  # of a version that knew no log
-        older.execute("CREATE TABLE runs (name TEXT)")
-        older.execute("INSERT INTO runs VALUES ('kept')")
-        older.commit()
-    _up(state)
-    with closing(sqlite3.connect(database, timeout=0)) as page, closing(sqlite3.connect(database, timeout=0)) as sweep:
-        page.execute("BEGIN")
-        assert page.execute("SELECT name FROM runs").fetchall() == [("kept",)]
-        sweep.execute("INSERT INTO runs VALUES ('new')")
-        assert page.execute("SELECT name FROM runs").fetchall() == [("kept",)]
-        sweep.commit()  # "database is locked" without the log
-
-
 def test_servers_that_cannot_be_noted_do_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a disk that is full by then they kept their ports, and `sentdist down` knew nothing of them."""
     launched: list[RunningServer] = []
@@ -214,12 +172,6 @@ def test_servers_that_cannot_be_noted_do_not_stay(tmp_path: Path, monkeypatch: p
     assert len(launched) == 2 and not alive
 
 
-def test_a_database_that_is_none_is_left_to_mlflow(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").write_bytes(b"no database" * 1000)
-    servers.write_ahead(tmp_path / "mlflow.db")
-    assert (tmp_path / "mlflow.db").read_bytes() == b"no database" * 1000
-
-
 def test_servers_of_before_an_upgrade_are_reported_with_what_to_do(
     started: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +180,7 @@ def test_servers_of_before_an_upgrade_are_reported_with_what_to_do(
     with listening(text='{"ray_version": "2.58.0"}') as dashboard:
         state = _prepared(tmp_path, **FREE | {"dashboard": dashboard.port})
         _up(state)
-        with pytest.raises(ServerError, match=r"version 2\.58\.0, running; expected .* by now\. End it with `sentdist down`"):
+        with pytest.raises(ServerError, match=r"version 2\.58\.0, running"):
             _up(state)
         assert dashboard.shown == [("/api/version", f"Bearer {state.token_file.read_text()}")]
     state.note_file("mlflow").unlink()
@@ -240,17 +192,6 @@ def test_servers_of_before_an_upgrade_are_reported_with_what_to_do(
     monkeypatch.setattr(servers, "launch", ends)
     with pytest.raises(ServerError, match=rf"`mlflow db upgrade sqlite:///{state.folder}/mlflow\.db`, then run this again"):
         _up(state)
-
-
-def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
-        reported = rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"
-        with pytest.raises(ServerError, match=reported):
-            _up(state)
-    assert not started
 
 
 STUBBORN = """
@@ -286,24 +227,12 @@ def test_down_ends_what_was_started_here_by_force_if_need_be_and_no_stranger(
     _noted(state, stubborn)
     _noted(state, replace(stubborn, name="mlflow", pid=os.getpid(), mark="another"))  # its number is ours by now
     members = stubborn.processes()
-    assert len(members) == 2
+    assert len(members) == 2 and replace(stubborn, began=stubborn.began - 3600).is_alive, "though the clock was set"
     said: list[str] = []
     down(state, said.append)
     assert said == ["Ray stopped.", "MLflow is not running."]
     assert not stubborn.processes() and not Path(stubborn.folder).exists()
     assert not list(state.folder.glob("*.json"))
-
-
-def test_what_a_dead_server_left_behind_is_still_known(stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "END_S", 0.5)
-    stubborn.note(tmp_path / "note")
-    psutil.Process(stubborn.pid).kill()
-    while stubborn.is_alive:
-        pass
-    again = noted(tmp_path / "note")
-    assert again == stubborn and len(again.processes()) == 1
-    end([again])
-    assert not again.processes()
 
 
 def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
@@ -322,11 +251,6 @@ def test_doctor_looks_at_the_servers_of_this_folder(tmp_path: Path) -> None:
     assert shell["RAY_ADDRESS"] == "10.0.0.1:6379"
     shell["MLFLOW_TRACKING_URI"] = "http://me:word@10.0.0.1:5001"
     assert "MLFLOW_TRACKING_URI=http://10.0.0.1:5001)" in list(servers.examine(state, shell))[2][1]
-
-
-def test_a_server_is_known_though_the_clock_was_set(stubborn: RunningServer) -> None:
-    assert replace(stubborn, began=stubborn.began - 3600).is_alive
-    assert not replace(stubborn, began=stubborn.began - 3600, mark="another").is_alive
 
 
 def test_a_secret_goes_only_to_what_was_started_here(stubborn: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,20 +292,116 @@ def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningSe
     assert (tmp_path / "precious").is_dir()
 
 
-def test_the_store_of_what_runs_is_kept(tmp_path: Path) -> None:
-    _noted(_prepared(tmp_path, store="/shared/store"), RunningServer(name="ray", pid=1, began=0.0, mark="none"))
-    assert state_of(tmp_path).store == "/shared/store"
-    assert state_of(tmp_path, store="/other").store == "/other"
+def test_ports_that_servers_cannot_have_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """One for two servers, and one of those of Ray's workers: Ray ended while it started, and the command named no reason."""
+    for one, other in itertools.combinations(FREE, 2):
+        with pytest.raises(ServerError, match=rf"--{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+"):
+            up(state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None), Hardware(), print)
+    for server in FREE:
+        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379, .* outside 20000-29999"):
+            up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
+    assert not list(tmp_path.iterdir())
 
 
-def test_what_another_user_has_put_there_is_refused(tmp_path: Path) -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root can give a file away")
-    state = _prepared(tmp_path)
-    os.chown(state.token_file, NOBODY, NOBODY)
-    with pytest.raises(ServerError, match="belongs to another user"):
-        state.prepare()
-    state.token_file.unlink()
-    state.token_file.symlink_to("/etc/hostname")
+def test_a_port_that_is_chosen_is_none_that_the_system_gives_to_connections() -> None:
+    """Ray's client server listens half a minute after its port was chosen, and if it cannot, Ray ends."""
+    first, _ = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()) if sys.platform == "linux" else (49152, 0)
+    found = {free_port() for _ in range(20)}
+    assert len(found) > 1 and min(found) > 29_999 and max(found) < first
+    taken = [socket.create_server(("127.0.0.1", number)) for number in found]
+    for one in taken:
+        one.close()
+
+
+def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").touch(mode=0o644)
+    made = make_secret(tmp_path / "secret")
+    assert len(made) == 64 and make_secret(tmp_path / "secret") == made
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("planted", ["symlink", "file", "open to a group", "in a folder of a group", "somebody's"])
+def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    reported = {
+        "symlink": "a symbolic link", "file": "a file", "open to a group": "mode 750", "in a folder of a group": "others may rename",
+        "somebody's": f"one of the user with the number {NOBODY}",
+    }[planted]  # fmt: skip
+    match planted:
+        case "symlink":
+            (tmp_path / "theirs").mkdir(mode=0o700)
+            path.symlink_to(tmp_path / "theirs")
+        case "file":
+            path.touch()
+        case "open to a group":
+            path.mkdir()
+            path.chmod(0o750)
+        case "in a folder of a group":
+            tmp_path.chmod(0o770)  # without the sticky bit that /tmp has
+        case "somebody's":
+            if os.geteuid() != 0:
+                pytest.skip("only root can give a folder away")
+            path.mkdir(mode=0o700)
+            os.chown(path, NOBODY, NOBODY)
+    with pytest.raises(ServerError, match=reported):
+        private_folder(path)
+
+
+def test_rays_folder_lies_in_a_private_one_and_is_short_enough_for_sockets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SENTDIST_TEMP", raising=False)
+    folder = ray_folder("4294967295")
+    assert len(str(folder)) <= 38
+    assert folder.parent.stat().st_mode & 0o777 == 0o700
+    assert folder.parent.stat().st_uid == os.geteuid()
+    deep = tmp_path / ("d" * 40)
+    deep.mkdir()
+    monkeypatch.setenv("SENTDIST_TEMP", str(deep))
+    with pytest.raises(ServerError, match="Set SENTDIST_TEMP to a shorter folder"):
+        ray_folder("head")
+
+
+def test_a_reply_has_status_and_text() -> None:
+    with listening(text="3.17.2") as server:
+        reply = get(f"{server.url}/version", authorization="Bearer x", timeout_s=5)
+        assert reply is not None and (reply.status, reply.text) == (200, "3.17.2")
+        assert server.shown == [("/version", "Bearer x")]
+    with listening(status=403, text="no") as server:
+        reply = get(f"{server.url}/", timeout_s=5)
+        assert reply is not None and reply.status == 403
+        assert server.shown == [("/", None)]
+
+
+def test_nobody_is_none(tmp_path: Path) -> None:
+    assert get(f"http://127.0.0.1:{free_port()}", timeout_s=5) is None
+    assert get(f"file://{tmp_path}", timeout_s=5) is None
+    assert get("http://[", timeout_s=5) is None
+
+
+def test_a_secret_follows_a_server_to_itself_and_to_nobody_else() -> None:
+    with listening(text="theirs") as other, listening(to=f"{other.url}/there") as server:
+        reply = get(server.url, authorization="Bearer x", timeout_s=5)
+        assert reply is not None and reply.text == "theirs"
+        assert other.shown == [("/there", None)]
+    with listening(to="/?again") as server:
+        assert get(server.url, authorization="Bearer x", timeout_s=5) is not None  # it gives up at the tenth time
+        assert len(server.shown) > 1 and {shown for _, shown in server.shown} == {"Bearer x"}
+
+
+def test_no_proxy_is_asked_about_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with listening(text="ours") as server, listening(text="the proxy's") as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        reply = get(server.url, timeout_s=5)
+        assert reply is not None and reply.text == "ours" and proxy.shown == []
+
+
+def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
+        with pytest.raises(ServerError, match=rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"):
+            _up(state)
+    assert not started
+    state.password_file.symlink_to("/etc/hostname")
     with pytest.raises(ServerError, match="a link"):
-        down(state, lambda line: None)
+        state.check_owner()

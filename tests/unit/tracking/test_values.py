@@ -1,16 +1,16 @@
-"""What tracking makes of plans and records before any server is asked: parameters, metrics, ownership, notes."""
+"""What tracking makes of plans and records before any server is asked: parameters, data, metrics, ownership, notes, views."""
 
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
@@ -19,10 +19,8 @@ from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
 from sentdist.tracking.parameters import data_sets
-from sentdist.tracking.run_handle import MlflowRun
 from sentdist.tracking.run_layout import RunLayout
 from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
-from sentdist.tracking.server_runs import add_model_metrics
 from sentdist.tracking.shown_metrics import (
     averages,
     curve_metrics,
@@ -34,10 +32,11 @@ from sentdist.tracking.shown_metrics import (
     shown,
 )
 from sentdist.tracking.sweep_runs import _ended
-from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows, sweep_metric, sweep_scores
-from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve
+from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
+from sentdist.tracking.tracker import NullRun, TrackedCurve
+from sentdist.tracking.views import MAX_VARIED, SavedView, varied_parameters, views
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
-from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
+from tests.support.planning import plan_of, small_recipe, with_method
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -58,33 +57,9 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
         "training.batch_size": "64", "training.learning_rate": "2e-05", "phis": "{0.01, 0.02}", "num_banks": "2", "selection.task": "stsb-dev",
     }  # fmt: skip
     assert expected.items() <= found.items()
-    assert "num_regulators" not in found, "reports count two regulators a bank, as the paper does"
-    assert "fold" not in found
-    assert "stopping" not in found
-
-
-def test_a_sum_and_its_corpora_are_reported_in_flat_parameters() -> None:
-    layout = layout_of(shipped_plan(RECIPES / "combinations.yaml"))
-    rows = {trial.method: layout.parameters(trial.key) for trial in layout.trials.values()}
-    expected = {
-        "objective.name": "rse + regulators", "objective.regulators.weight": "0.1", "objective.rse.temperature": "0.05", "phis": "{-0.3, 0.3}",
-        "corpus": "nli/snli + nli/mnli + pairs/qqp_duplicates",
-    }  # fmt: skip
-    assert expected.items() <= rows["rse_rcl"].items()
-    assert rows["regression_on_rcl"]["start"] == "rcl"
-    assert ("sts/sick (train)", "sha256:0000000000000000", "train") in data_sets(
-        layout.stages[next(trial.key for trial in layout.trials.values() if trial.method == "regression")]
-    )
-    goes_on = next(layout.stages[str(trial.train)] for trial in layout.trials.values() if trial.method == "regression_on_rcl")
-    assert isinstance(goes_on, Train) and isinstance(goes_on.start, Train)
-    assert set(data_sets(goes_on.corpus)) < set(data_sets(goes_on)) > set(data_sets(goes_on.start.corpus)), "what its start was trained on"
-
-
-def test_an_entropy_encoder_shows_its_phi_of_either_sign() -> None:
-    methods: dict[str, Json] = {"entropy": {"objective": {"name": "entropy", "phi": -0.02}}}
-    plan = plan_of(small_recipe(methods=methods))
-    layout = layout_of(plan)
-    assert layout.parameters(plan.trials[0].key)["phi"] == "-0.02"
+    assert not {"num_regulators", "fold", "stopping"} & set(found)
+    bank = next(key for key in layout.shared if layout.kind(key) == "bank")
+    assert layout.parameters(bank)["corpus"] == "nli/triplets"
 
 
 def test_a_fold_is_a_parameter() -> None:
@@ -97,14 +72,6 @@ def test_a_fold_is_a_parameter() -> None:
     assert [layout.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
 
 
-def test_an_unfinished_sweep_that_is_read_back_has_the_parameters_that_are_known() -> None:
-    plan = small_sweep("s")
-    layout = RunLayout(sweep=sweep_record(plan), stages={})
-    assert layout.parameters(plan.trials[-1].key) == {"method": "rcl", "cell": "RCL (phis={0.01, 0.02})", "seed": "0"}
-    assert layout.parameters(plan.stages[1].key) == {}
-    assert layout.data_sets(plan.trials[-1].key) == []
-
-
 def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
     plan = small_sweep("s")
     layout = layout_of(plan)
@@ -113,40 +80,18 @@ def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
         if isinstance(train, Train):
             users = {stage.key for stage in plan.stages if train.key in {needed.key for needed in stage.inputs}}
             assert layout.owner(train.key) == (trial.key if users == {trial.key} else train.key)
-        assert layout.owner(trial.key) == trial.key
+        assert layout.owner(trial.key) == trial.key and ":" not in layout.name(trial.key)
     assert set(layout.shared) == {stage.key for stage in plan.stages} - set(layout.trials) - set(layout.own)
+    assert {layout.name(key).partition(":")[0] for key in layout.shared} == {"corpus", "training", "bank"}
+    for stage in layout.shared:
+        assert layout.used_by(stage) == [key for key, trial in layout.trials.items() if stage in trial.stages]
+    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}} for name in ("one", "two")}
+    assert [trial.method for trial in layout_of(plan_of(small_recipe(methods=methods))).trials.values()] == ["one"], (
+        "the same stages are one run"
+    )
     unknown = RunLayout(sweep=layout.sweep, stages={})
     for one in layout.trials.values():  # a trial stands beside its training, too, where nothing is known of its scores
         assert unknown.made_from(one.key) == [one.train] * (one.train in layout.shared)
-
-
-def test_two_methods_that_come_to_the_same_stages_are_one_run() -> None:
-    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}} for name in ("one", "two")}
-    layout = layout_of(plan_of(small_recipe(methods=methods)))
-    assert len(layout.sweep.trials) == 2
-    assert [trial.method for trial in layout.trials.values()] == ["one"]
-
-
-def test_a_shared_stage_leads_back_to_every_trial_that_needs_it() -> None:
-    layout = layout_of(plan_of(small_recipe()))
-    for stage in layout.shared:
-        assert layout.used_by(stage) == [key for key, trial in layout.trials.items() if stage in trial.stages]
-    assert max(len(layout.used_by(stage)) for stage in layout.shared) > 1
-
-
-def test_a_bank_shows_the_corpus_that_it_embeds() -> None:
-    methods: Json = {
-        "entropy": {"objective": {"name": "entropy", "phi": 0.01}},
-        "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "corpus": "few"},
-    }
-    layout = layout_of(plan_of(small_recipe(methods=methods, corpora={"few": {"source": "nli/triplets", "limit": 5000}})))
-    bank = next(key for key in layout.shared if layout.kind(key) == "bank")
-    assert layout.parameters(bank)["corpus.limit"] == "5000"
-
-
-def test_points_of_a_curve_have_milliseconds_and_figures_two_digits_after_the_point() -> None:
-    assert curve_points('{"step": 3, "loss": 0.5, "at": 1.25}\n') == [("loss", 0.5, 1250, 3)]
-    assert [shown(number) for number in (123.456, 1.23456, 0.000123456)] == [123.46, 1.235, 0.0001235]
 
 
 def test_the_choice_of_dev_stands_first_and_has_no_mean_where_a_trial_lacks_a_score() -> None:
@@ -191,48 +136,17 @@ def test_trials_are_compared_with_the_baseline_and_methods_have_means_of_two_dig
     assert (of_trials, set(of_cells)) == ({}, {"base", "b"}), "without the whole baseline there is no difference"
 
 
-def test_nothing_is_common_to_one_trial_or_to_trials_that_are_not_all_known() -> None:
-    one = layout_of(plan_of(small_recipe(methods={"alone": {"objective": {"name": "info_nce"}}})))
-    assert one.common_data_sets == () and len(one.data_sets(next(iter(one.trials)))) > 2
-    plan = small_sweep("s")
-    known = {stage.key: stage for stage in plan.stages if stage.key != plan.trials[-1].scores.key}
-    assert RunLayout(sweep=sweep_record(plan), stages=known).common_data_sets == ()
-
-
-def test_the_average_over_sts_needs_all_seven() -> None:
-    scores = dict.fromkeys(STS, 70.0) | {"sickr": 77.0}
-    assert averages(scores) == {"avg_sts": 71.0}
-    assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0}
-    assert averages({"scenes-sts": 80.0, "scenes-faq": 40.0}) == {}, "a correlation and a precision have no mean"
-    assert averages({"stsb": 80.0}) == {}
-
-
-def test_the_average_over_useb_is_that_of_its_table() -> None:
-    """Over four tasks, which are of three kinds with scores on one scale."""
-    scores = {task: float(place) for place, task in enumerate(TASK_GROUPS["useb"])}
-    found = averages(scores)
-    assert found["avg_useb"] == pytest.approx(useb_scores(scores)["Avg"])
-    assert {"avg_twitter", "avg_scidocs"} < found.keys() and primary_metric(["useb"]) == "avg_useb"
-
-
-def test_what_may_choose_a_checkpoint_together_has_an_average() -> None:
+def test_averages_are_of_scores_on_one_scale() -> None:
+    """Over all seven of STS, USEB's over its four tasks, and over what may choose a checkpoint together."""
+    assert averages(dict.fromkeys(STS, 70.0) | {"sickr": 77.0}) == {"avg_sts": 71.0}
+    assert averages({"stsb": 80.0, "sickr": 70.0}) == {"avg": 75.0} == averages({"sts-my-pairs-test": 80.0, "sts-my-others": 70.0})
     assert averages({"pairs-my-judged": 80.0, "reranking-my-candidates": 60.0}) == {"avg": 70.0}
-    assert averages({"stsb": 80.0, "of-another-version": 60.0}) == {}
-
-
-def test_tasks_of_ones_own_go_by_the_names_under_which_they_are_scored() -> None:
-    """A recipe says sts=my/pairs@test, records and runs sts-my-pairs-test."""
-    sweep = sweep_record(small_sweep("s"))
-    own = sweep.model_copy(update={"recipe": sweep.recipe | {"evaluation": {"tasks": ["sts=my/pairs@test", "pairs=my/judged"]}}})
-    assert sweep_scores(own) == ("sts-my-pairs-test", "pairs-my-judged") and sweep_metric(own) == "sts-my-pairs-test"
-    assert averages({"sts-my-pairs-test": 80.0, "sts-my-others": 70.0}) == {"avg": 75.0}
-
-
-@pytest.mark.parametrize(
-    ("tasks", "metric"), [(["sts"], "avg_sts"), (["stsb"], "stsb"), (["stsb", "sickr"], "avg"), (["stackfaq", "sts"], "avg_sts")]
-)
-def test_the_primary_metric_is_one_that_the_trials_have(tasks: list[str], metric: str) -> None:
-    assert primary_metric(tasks) == metric
+    assert averages({"scenes-sts": 80.0, "scenes-faq": 40.0}) == {}, "a correlation and a precision have no mean"
+    assert averages({"stsb": 80.0}) == averages({"stsb": 80.0, "of-another-version": 60.0}) == {}
+    useb = {task: float(place) for place, task in enumerate(TASK_GROUPS["useb"])}
+    assert averages(useb)["avg_useb"] == pytest.approx(useb_scores(useb)["Avg"]) and {"avg_twitter", "avg_scidocs"} < averages(useb).keys()
+    of_tasks = {("sts",): "avg_sts", ("stsb",): "stsb", ("stsb", "sickr"): "avg", ("stackfaq", "sts"): "avg_sts", ("useb",): "avg_useb"}
+    assert {tasks: primary_metric(list(tasks)) for tasks in of_tasks} == of_tasks
 
 
 def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
@@ -240,36 +154,22 @@ def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
         record("scores", **{"stackfaq": 50.0, "stackfaq.acc@1": 41.0, "stackfaq.map": 0.0, "worst": None, "bad": math.nan, "text": "x"})
     )
     assert found == {"stackfaq": 50.0, "stackfaq.acc_at_1": 41.0, "stackfaq.map": 0.0, "scores_s": 2.0}
-    assert metric_name("a@b,c") == "a_at_b_c"
+    assert final_metrics(record("scores", **{"stsb": 80.0, "stsb.spearman": 80.0, "stsb.pearson": 79.0})) == {
+        "stsb": 80.0,
+        "stsb.pearson": 79.0,
+        "scores_s": 2.0,
+    }
+    trained = final_metrics(record("train", sentences_per_s=400.0, stopped_early=True, **{"seconds.forward": 1.5}))
+    assert trained == {"mean_sentences_per_s": 400.0, "stopped_early": 1.0, "time.forward_s": 1.5, "train_s": 2.0}
+    assert main_scores(record("scores", **{"stsb": 79.92685123, "stsb.pearson": 80.1})) == {"stsb": 79.93}
+    made = record("train", seconds=2.5)  # at 2026-01-02T03:04:05Z
+    assert (began_ms(made), closed_ms(made)) == (1767323042500, 1767323045000)
+    assert metric_name("a@b,c") == "a_at_b_c" and curve_points('{"step": 3, "loss": 0.5, "at": 1.25}\n') == [("loss", 0.5, 1250, 3)]
+    assert [shown(number) for number in (123.456, 1.23456, 0.000123456)] == [123.46, 1.235, 0.0001235]
     assert curve_metrics({"step": 5, "loss": 1.5, "lr": 0.0, "grad_norm": math.inf, "at": 12.0, "task": "stsb-dev"}) == {
         "loss": 1.5,
         "learning_rate": 0.0,
     }
-
-
-def test_a_trainings_mean_throughput_does_not_disturb_its_curve() -> None:
-    found = final_metrics(record("train", sentences_per_s=400.0, stopped_early=True))
-    assert found == {"mean_sentences_per_s": 400.0, "stopped_early": 1.0, "train_s": 2.0}
-
-
-def test_the_sweeps_note_orders_trials_and_says_what_sharing_saved() -> None:
-    sweep = sweep_record(small_sweep("s"))
-    records = {
-        trial.key: record("scores", key=trial.key, **dict.fromkeys(STS, 70.0 + number)) for number, trial in enumerate(sweep.trials[:3])
-    }
-    note = sweep_note(
-        sweep,
-        records,
-        trials={trial.key: Link(name=trial.name, kind="scores", url="#/x") for trial in sweep.trials},
-        views=[Link(name="Trials", kind="view", url="#/c")],
-        store="/store",
-    )
-    assert note.startswith("**3 of 5 trials are scored.**\n\n[Trials](#/c)\n\n")
-    assert note.index("Entropy encoder") < note.index("Eq. 1")
-    assert f"{len(sweep.places)} stages stand for the {sum(sweep.mentions.values())} that the trials need" in note
-    lines = summary_csv(summary_rows(sweep, records)).splitlines()
-    assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12")
-    assert len(lines) == 4
 
 
 def test_a_trials_note_as_it_stands() -> None:
@@ -299,39 +199,16 @@ Made from:
     )
     undefined = trial_note(trial, sweep=sweep, train=None, scores=record("scores", stsb=None), address=None, shared=(), reason=None)
     assert undefined == "**RCL \\*new\\* \\| seed_0**, a trial of [s](#/s)."
+    failed = trial_note(trial, sweep=sweep, train=None, scores=None, address=None, shared=(), reason="out of memory")
+    assert "Ended without scores: out of memory" in failed
+    stage = stage_note("nli", "corpus", sweep=sweep, record=None, address=None, trials=[sweep], made_from=(), reason="no such file")
+    assert "a corpus that 1 trial of [s](#/s) uses" in stage and "no such file" in stage
 
 
-def test_notes_say_why_something_ended() -> None:
-    sweep = sweep_record(small_sweep("s"))
-    link = Link(name="s", kind="sweep", url=None)
-    trial = trial_note(sweep.trials[0], sweep=link, train=None, scores=None, address=None, shared=(), reason="out of memory")
-    assert "Ended without scores: out of memory" in trial
-    stage = stage_note("nli", "corpus", sweep=link, record=None, address=None, trials=[link], made_from=(), reason="no such file")
-    assert "a corpus that 1 trial of s uses" in stage
-    assert "no such file" in stage
-
-
-def test_a_run_handle_travels_by_pickle_and_costs_nothing_before_its_first_message() -> None:
-    run = MlflowRun(uri="http://127.0.0.1:9", experiment_id="1", run_id="a")
-    again = pickle.loads(pickle.dumps(run))
-    assert again.url == run.url == "http://127.0.0.1:9/#/experiments/1/runs/a?workflowType=machine_learning"
-    assert again.close() == []
-
-
-@pytest.mark.parametrize(
-    ("outcome", "is_complete", "status"),
-    [
-        (None, True, "FINISHED"), (None, False, "FAILED"), ("failed", True, "FAILED"), ("failed", False, "FAILED"),
-        ("stopped", True, "FINISHED"), ("stopped", False, "KILLED"),
-    ],
-)  # fmt: skip
-def test_how_a_sweep_ended_is_reported_by_what_it_has(outcome: RunOutcome | None, is_complete: bool, status: str) -> None:
-    assert _ended(outcome, is_complete=is_complete) == status
-
-
-def test_a_run_took_the_seconds_of_its_record() -> None:
-    made = record("train", seconds=2.5)  # at 2026-01-02T03:04:05Z
-    assert (began_ms(made), closed_ms(made)) == (1767323042500, 1767323045000)
+def test_how_a_sweep_ended_is_reported_by_what_it_has() -> None:
+    assert [_ended(None, is_complete=one) for one in (True, False)] == ["FINISHED", "FAILED"]
+    assert [_ended("failed", is_complete=one) for one in (True, False)] == ["FAILED", "FAILED"]
+    assert [_ended("stopped", is_complete=one) for one in (True, False)] == ["FINISHED", "KILLED"]
 
 
 def test_each_line_of_a_history_is_reported_once() -> None:
@@ -349,23 +226,6 @@ def test_each_line_of_a_history_is_reported_once() -> None:
     assert Run.reported == [(2, {"loss": 0.2}), (3, {"loss": 0.3})]
 
 
-def test_a_measure_that_is_the_main_score_already_is_no_second_metric() -> None:
-    found = final_metrics(record("scores", **{"stsb": 80.0, "stsb.spearman": 80.0, "stsb.pearson": 79.0}))
-    assert found == {"stsb": 80.0, "stsb.pearson": 79.0, "scores_s": 2.0}
-
-
-def test_the_parts_of_a_trainings_seconds_carry_their_unit() -> None:
-    found = final_metrics(record("train", **{"seconds.forward": 1.5}))
-    assert found == {"time.forward_s": 1.5, "train_s": 2.0}
-
-
-def test_a_shared_stage_is_not_named_like_a_trial() -> None:
-    layout = layout_of(small_sweep("s"))
-    kinds = {layout.name(key).partition(":")[0] for key in layout.shared}
-    assert kinds == {"corpus", "training", "bank"}
-    assert not any(":" in layout.name(key) for key in layout.trials)
-
-
 def test_notes_of_a_large_sweep_are_whole() -> None:
     """MLflow cuts a note after 8000 letters: what comes after the table would be lost."""
     layout = layout_of(grid_sweep("large", num_trials=300))
@@ -374,20 +234,84 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in layout.trials.values()}
     note = sweep_note(layout.sweep, records, trials=links, views=[], store="/store")
     assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
-    assert "The other 270 stand in `summary.csv`" in note
+    assert note.startswith("**300 of 300 trials are scored.**") and "The other 270 stand in `summary.csv`" in note
+    assert f"{len(layout.sweep.places)} stages stand for the {sum(layout.sweep.mentions.values())} that the trials need" in note
+    lines = summary_csv(summary_rows(layout.sweep, records)).splitlines()
+    assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12") and len(lines) == 301
     link = Link(name="large", kind="sweep", url=url)
     stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
     assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
 
 
-def test_scores_stand_on_a_model_with_as_many_digits_as_on_its_run() -> None:
-    """They are the same metrics: the last to be written is what a page shows."""
+def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
+    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
+    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
+    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
+    assert isinstance(trained, Train)
+    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
 
-    class Client:
-        def log_batch(self, run_id: str, metrics: list[Any]) -> None:
-            self.reported = {metric.key: metric.value for metric in metrics}
 
-    client = Client()
-    scores: dict[str, Json] = {"stsb": 79.92685123, "stsb.pearson": 80.1}
-    add_model_metrics(client, "run", "model", main_scores(record("scores", **scores)))  # type: ignore[arg-type]
-    assert client.reported == {name: final_metrics(record("scores", **scores))[name] for name in ("stsb",)} == {"stsb": 79.93}
+def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
+    layout = layout_of(small_sweep("s"))
+    trained = {key: data_sets(layout.stages[key]) for key, trial in layout.trials.items() if trial.train is not None}
+    for key, read in trained.items():
+        assert sorted([*layout.common_data_sets, *layout.data_sets(key)]) == sorted(read)
+    assert {context for *_, context in layout.common_data_sets} == {"train", "test"}
+    names = ("snli", "mnli")
+    corpora: dict[str, Json] = {name: {"source": f"nli/{name}"} for name in names}
+    methods: dict[str, Json] = {name: {"objective": {"name": "info_nce"}, "corpus": name} for name in names}
+    differ = layout_of(plan_of(small_recipe(corpora=corpora, methods=methods)))
+    assert [[name for name, _, context in differ.data_sets(key) if context == "train"] for key in differ.trials] == [
+        ["nli/snli (train)"], ["nli/mnli (train)"],
+    ]  # fmt: skip
+    assert {context for *_, context in differ.common_data_sets} == {"dev", "test"}
+
+
+TRIALS = [
+    {"method": "base", "cell": "base", "encoder": "minilm"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "0"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "1"},
+    {"method": "rcl", "cell": "rcl (phis={0.02})", "encoder": "minilm", "phis": "0.02", "seed": "0"},
+]
+
+
+def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
+    assert varied_parameters(TRIALS) == ("method", "seed", "phis")
+    wide = [{f"p{number}": str(number * trial) for number in range(30)} for trial in (1, 2)]
+    assert len(varied_parameters(wide)) == MAX_VARIED
+    assert varied_parameters(TRIALS[:1]) == ()
+
+
+def test_the_score_that_orders_the_trials_is_the_first_column() -> None:
+    given = {"order": "best_dev_score", "metric": "avg_sts", "scores": ["avg_sts", "sts12"], "trials": TRIALS}
+    trials, charts, *_ = views(**given)  # type: ignore[arg-type]
+    assert trials.state["selectedColumns"][:3] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`sts12`"]  # type: ignore[index]
+    assert trials.state["selectedColumns"][-1] == "params.`phis`"  # type: ignore[index]
+    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
+    assert charts.id == "sentdist-charts"  # one trial a method: no means
+    trials, methods, charts, *_ = views(**given, means=["avg_sts_sd"], difference="avg_sts_vs_base")  # type: ignore[arg-type]
+    first = ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`avg_sts_vs_base`"]
+    assert trials.state["selectedColumns"][:3] == first  # type: ignore[index]
+    assert methods.state["selectedColumns"] == [*first, "metrics.`avg_sts_sd`", "metrics.`sts12`"]
+    assert charts.state["compareRunCharts"][0]["metricKey"] == "avg_sts_vs_base"  # type: ignore[index, call-overload]
+
+
+def test_every_chart_lies_in_a_section_that_is_open() -> None:
+    charted = [view for view in views(order="stsb", metric="stsb", scores=["stsb"], trials=TRIALS) if view.mode == "CHART"]
+    assert [view.id for view in charted] == ["sentdist-charts", "sentdist-parallel"]
+    for charts in charted:
+        _check_cards(charts)
+    (card,) = charted[1].state["compareRunCharts"]  # type: ignore[misc]
+    assert card["selectedParams"] == ["phis"] and card["showAllRuns"]  # type: ignore[index, call-overload]
+    alike = [{"method": "a", "seed": "0"}, {"method": "b", "seed": "1"}]
+    *others, stages = views(order="stsb", metric="stsb", scores=["stsb"], trials=alike)
+    assert "sentdist-parallel" not in [view.id for view in others]
+    assert (stages.id, stages.state["orderByKey"], stages.state["orderByAsc"]) == ("sentdist-stages", "params.`kind`", True)
+
+
+def _check_cards(charts: SavedView) -> None:
+    cards, sections = charts.state["compareRunCharts"], charts.state["compareRunSections"]
+    assert isinstance(cards, list) and isinstance(sections, list)
+    opened = {section["uuid"] for section in sections if section["display"]}  # type: ignore[index, call-overload]
+    assert {card["metricSectionId"] for card in cards} == opened  # type: ignore[index, call-overload]
+    assert len({card["uuid"] for card in cards}) == len(cards)  # type: ignore[index, call-overload]

@@ -1,0 +1,249 @@
+"""A rendered report, of methods whose titles are made of nasty letters: whole, with its parts linked; and reports that are kept."""
+
+from __future__ import annotations
+
+import csv
+import html.parser
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from jinja2 import UndefinedError
+from markdown_it import MarkdownIt
+
+from sentdist.errors import StoreError
+from sentdist.plan.stages import Scores, Train
+from sentdist.plan.unroll import Plan
+from sentdist.report import kept_report, sweep_report
+from sentdist.report.block import Block
+from sentdist.report.encoder_card import encoder_card
+from sentdist.report.kept_report import MADE_OF, keep_report
+from sentdist.report.sweep_drawings import sweep_drawings
+from sentdist.report.sweep_report import Report, report_sweep
+from sentdist.report.sweep_rows import sweep_rows
+from sentdist.report.templating import render
+from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.tracking.notes import Link, sweep_note
+from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.sweep_summary import summary_csv, summary_rows
+from tests.support.pages import html_part, markdown_part
+from tests.support.synthetic_sweeps import fill_store
+from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+
+TITLES = ("<script>alert(1)</script>|*a*</td> @SUM(A1)", '=HYPERLINK("http://a") [x](javascript:1) `_~ $\\frac$')
+
+
+GITHUB = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+
+
+class Made(NamedTuple):
+    sweep: SweepRecord
+    records: dict[str, Record]
+    report: Report
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Made:
+    root = tmp_path_factory.mktemp("nasty")
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1])
+    methods = values["methods"]
+    assert isinstance(methods, dict)
+    del methods["rcl"], methods["entropy"]
+    for name, title in zip(methods, TITLES, strict=True):
+        methods[name] = {**methods[name], "title": f"{title} {name}"}  # type: ignore[dict-item]
+    values["about"] = "\n\n# ".join(TITLES)
+    plan, context = tiny_plan(values, data=write_data(root / "data"), store=root / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.0, num_items={"stsb": 40})
+    sweep = load_sweep(context.store, plan.recipe.name)
+    return Made(sweep=sweep, records=sweep.records(context.store), report=report_sweep(context.store, plan.recipe.name))
+
+
+def test_markdown_has_whole_tables_and_no_html_of_others(made: Made) -> None:
+    links = {trial.key: Link(name=trial.name, kind="scores", url="https://a/b") for trial in made.sweep.trials}
+    for text in (made.report.markdown, sweep_note(made.sweep, made.records, trials=links, views=[], store="s")):
+        tokens = GITHUB.parse(text)
+        assert "html_block" not in {token.type for token in tokens}
+        inline = [child for token in tokens if token.type == "inline" for child in token.children or []]
+        assert {child.content for child in inline if child.type == "html_inline"} <= {"<sub>", "</sub>", "<ins>", "</ins>"}
+        assert not any(str(child.attrs["href"]).startswith("javascript") for child in inline if child.type == "link_open")
+        tables = [block for block in re.split(r"\n\n+", text) if block.startswith("|")]
+        assert len([token for token in tokens if token.type == "table_open"]) == len(tables)
+        assert all(len({len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}) == 1 for table in tables)
+
+
+def test_sheets_have_equal_rows_and_no_formulas(made: Made) -> None:
+    sheets = [str(content) for name, content in made.report.files.items() if name.endswith(".csv")]
+    for text in (*sheets, summary_csv(summary_rows(made.sweep, made.records))):
+        rows = list(csv.reader(io.StringIO(text, newline="")))
+        assert len({len(row) for row in rows}) == 1
+        for cell in (cell for row in rows for cell in row):
+            assert not re.match(r"\s*[=+\-@\t\r]", cell) or re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?|-?(inf|nan)", cell), cell
+
+
+def test_a_page_runs_nothing_loads_nothing_and_is_balanced(made: Made) -> None:
+    class Tags(html.parser.HTMLParser):
+        open: list[str] = []  # noqa: RUF012
+        runs: list[str] = []  # noqa: RUF012
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.runs.extend(name for name, value in attrs if name.startswith("on") or str(value).startswith("javascript"))
+            if tag not in ("meta", "br"):
+                self.open.append(tag)
+
+        def handle_endtag(self, tag: str) -> None:
+            assert self.open.pop() == tag
+
+    tags = Tags()
+    tags.feed(made.report.html)
+    assert not tags.open and not tags.runs
+    assert not re.search(r"<script|<link|<img|@import|src=", made.report.html)
+    assert made.report.html.count("<svg ") == made.report.html.count('<figure class="drawing">') >= 2
+
+
+def test_every_reference_of_a_page_leads_to_one_place(made: Made) -> None:
+    identifiers = re.findall(r'\bid="([^"]+)"', made.report.html)
+    assert len(identifiers) == len(set(identifiers))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', made.report.html)) <= set(identifiers)
+    assert {name for name in made.report.files if Path(name).name != name} == set(), "no file outside"
+
+
+def test_commands_in_sentences_are_code_and_nothing_else_is() -> None:
+    block = Block(title="t", said=["Type `sentdist leaks RECIPE` now, not `<b>` or *stars*."])
+    assert "Type <code>sentdist leaks RECIPE</code> now, not `&lt;b&gt;` or *stars*." in html_part("block", block)
+    assert "Type `sentdist leaks RECIPE` now, not \\`&lt;b&gt;\\` or \\*stars\\*." in markdown_part("block", block)
+    with pytest.raises(UndefinedError, match="page"):
+        render("sweep.html.jinja")
+
+
+Keep = Callable[..., dict[str, bytes]]
+
+
+SWEEP = "tiny"
+
+
+@pytest.fixture(autouse=True)
+def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are files like the others, and take most of the time."""
+    monkeypatch.setattr(sweep_report, "sweep_drawings", lambda *args, **named: ())
+
+
+@pytest.fixture
+def filled(tiny_encoder_dir: Path, tmp_path: Path) -> tuple[Plan, ArtifactStore]:
+    """A sweep of which the last trial is missing."""
+    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    _fill(context.store, plan, lacks=plan.trials[-1].key)
+    return plan, context.store
+
+
+def _fill(store: ArtifactStore, plan: Plan, *, lacks: str = "") -> None:
+    fill_store(store, plan, noise=lambda trial: 1.5, num_items={"stsb": 40}, skip=lambda trial: trial.key == lacks)
+
+
+@pytest.fixture
+def keep(filled: tuple[Plan, ArtifactStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
+    """The files that `keep_report` gives, which are always those in the store; raises where a report is drawn that should not be."""
+    _, store = filled
+    numbers = iter(range(100))
+    may_draw = [True]
+    draw = sweep_report.report_sweep
+
+    def drawn(*args: object, **named: object) -> object:
+        assert may_draw[0], "drawn again"
+        may_draw[0] = False
+        return draw(*args, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sweep_report, "report_sweep", drawn)
+
+    def kept(*, is_drawn: bool, **links: str) -> dict[str, bytes]:
+        may_draw[0] = is_drawn
+        folder = tmp_path / f"scratch{next(numbers)}"
+        folder.mkdir()
+        page = keep_report(store, SWEEP, folder, links=links)
+        assert may_draw[0] is False, "not drawn again"
+        files = {path.name: path.read_bytes() for path in folder.iterdir()}
+        in_store = Path(page).parent
+        assert {path.name: path.read_bytes() for path in in_store.iterdir() if path.name != MADE_OF} == files
+        return files
+
+    return kept
+
+
+def test_a_report_of_the_same_records_is_drawn_once(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweep_report, "sweep_drawings", sweep_drawings)
+    first = keep(is_drawn=True)
+    assert {"report.html", "report.md", "table1.csv", "learning.png", "learning.svg"} <= first.keys()
+    assert keep(is_drawn=False) == first
+
+
+def test_what_a_report_would_tell_otherwise_has_it_drawn_again(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
+    plan, store = filled
+    before = keep(is_drawn=True)
+    _fill(store, plan)
+    whole = keep(is_drawn=True)
+    assert whole["report.md"] != before["report.md"]
+    keep(is_drawn=True, trials="http://elsewhere")
+    keep(is_drawn=False, trials="http://elsewhere")
+    folder = Path(store.files.uri(f"reports/{SWEEP}"))
+    (folder / "table1.csv").unlink()
+    assert keep(is_drawn=True) == whole
+    for text in ("", "{", "[]", '{"made_of": "x", "files": ["report.html"]}'):
+        (folder / MADE_OF).write_text(text)
+        assert keep(is_drawn=True) == whole, text
+
+
+def test_a_report_that_was_cut_off_while_it_was_written_is_not_taken_for_whole(
+    keep: Keep, filled: tuple[Plan, ArtifactStore], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, store = filled
+    first = keep(is_drawn=True)
+    write_folder = store.files.write_folder
+
+    def full(folder: Path, place: str) -> str:
+        (folder / "report.html").write_text("half")
+        write_folder(folder, place)
+        raise OSError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.files, "write_folder", full)
+        patched.setattr(kept_report, "code_digest", lambda: "of another version")
+        with pytest.raises(OSError, match="full"):
+            keep(is_drawn=True)
+    assert keep(is_drawn=True) == first, "of the first version again, whose files are written over"
+
+
+@pytest.mark.parametrize("kind", [Train, Scores])
+def test_what_is_not_understood_is_said_and_the_rest_is_reported(
+    kind: type[Train | Scores], tmp_path: Path, tiny_encoder_dir: Path
+) -> None:
+    values = tiny_values(tiny_encoder_dir, seeds=[0, 1])
+    plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
+    fill_store(context.store, plan, noise=lambda trial: 1.5, num_items={"stsb": 60})
+    last = plan.trials[-1].scores
+    changed = last if kind is Scores else last.encoder
+    assert isinstance(changed, kind)
+    file = tmp_path / "store" / changed.place / "record.json"
+    record = Record.read(file.read_bytes())
+    fields = record.stage["fields"]
+    assert isinstance(fields, dict)
+    file.write_bytes(record.model_copy(update={"stage": record.stage | {"fields": fields | {"of_tomorrow": 1}}}).sealed)
+
+    store = ArtifactStore(tmp_path / "store")
+    made = report_sweep(store, "tiny")
+    assert made.markdown.count("Of another version") == 1 and changed.place in made.markdown
+    sweep = load_sweep(store, "tiny")
+    records = sweep.records(store)
+    found = sweep_rows(sweep, store, records)
+    assert [trial.key for trial in found.unfinished] == ([changed.key] if kind is Scores else [])
+    layout = RunLayout.of_records(sweep, records)
+    assert changed.key not in layout.stages and len(layout.stages) == len(records) - 1
+    assert layout.parameters(plan.trials[-1].key)["seed"] == "1"
+    artifact = store.at(changed.place)
+    assert artifact is not None
+    if kind is Train:
+        with pytest.raises(StoreError, match="another version"):
+            encoder_card(store, artifact, name="me/encoder", licence=None, language=(), has_unit_length=False)
