@@ -93,7 +93,6 @@ def _curves() -> list[figures.LearningCurve]:
     ]  # fmt: skip
 
 
-@pytest.mark.pixels
 def test_figures_are_painted_the_same_each_time_and_leave_settings_alone() -> None:
     before = dict(rcParams)
     first, second = (figures.learning_curves(_curves(), dev_unit=UNIT) for _ in range(2))
