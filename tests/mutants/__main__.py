@@ -310,7 +310,17 @@ def _first_failure(tests: list[str]) -> str | None:
         os.dup2(1, 2)
         import pytest
 
-        arguments = ["-x", "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "-m", "not nightly and not gpu", *tests]
+        arguments = [
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-W",
+            "ignore::pytest.PytestAssertRewriteWarning",
+            "-m",
+            "not nightly and not gpu",
+            *tests,
+        ]
         os._exit(int(pytest.main(arguments, plugins=[_First(noted.absolute())])))
     until = time.monotonic() + TIMEOUT_S
     while time.monotonic() < until:
