@@ -99,9 +99,10 @@ def _work(
 def test_a_question_to_a_board_out_of_reach_is_put_again(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
     for question, times in (("next_order", 3), ("finish", 2)):
         left: list[Exception] = [ActorUnavailableError("", None)]
-        breaks: Callable[[str], Exception | None] = lambda name, question=question, left=left: (
-            left.pop() if name == question and left else None
-        )
+
+        def breaks(name: str, question: str = question, left: list[Exception] = left) -> Exception | None:
+            return left.pop() if name == question and left else None
+
         board = _work(monkeypatch, planned, breaks=breaks, body=lambda *_: "built")
         assert board.answers == ["built"] and board.asked.count(question) == times
     assert not _work(monkeypatch, planned, breaks=lambda name: ActorDiedError(), body=lambda *_: "built").answers, "a board that is gone"
