@@ -1,4 +1,4 @@
-"""Embedding, evaluating, encoding and searching over workers: the results of one process, and what a worker raises or leaves when it is lost."""
+"""Embedding, evaluating, encoding and searching over workers: the results of one process, also when a worker raises or is lost."""
 
 from __future__ import annotations
 
