@@ -1,4 +1,4 @@
-"""Embed, evaluate, encode and search over workers: the results of one process, also when a worker is lost."""
+"""Embedding, evaluating, encoding and searching over workers: the results of one process, also when a worker raises or is lost."""
 
 from __future__ import annotations
 

@@ -136,7 +136,7 @@ def test_banks_are_reported_with_age_idleness_and_shards_on_disk_and_prometheus_
 
 
 def test_shards_are_read_by_tasks_that_wait_for_no_training_and_can_always_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training that holds all CPUs waits for banks; a lost node takes its banks with it; no host or job takes their owner."""
+    """A training that holds all CPUs waits for them; a node that is lost takes them with it. Their owner outlives hosts and jobs."""
     tasks, remote = Mock(), Mock()
     monkeypatch.setattr(owner, "_read_shards", tasks)
     shape = BankShape(num_sentences=5 * MIB, width=16, dtype="float32", rows_per_shard=MIB)  # five shards of 64 MiB

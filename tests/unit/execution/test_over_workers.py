@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -255,8 +256,7 @@ def test_sentences_without_a_known_word_are_counted_where_workers_search(monkeyp
         (Path("x.npy"), 0.0, "over 2 workers, on CPUs; idle: 4 GPU(s)"),
     ):
         reader = TileReader(encoder=SameEncoder(use=EncoderUse(checkpoint="x"), digest=None), embeddings=embeddings)
-        read, unknown, told = tiles if embeddings is None else [], UnknownWords(), list[str]()
-        corpus = SimpleNamespace(tiles=lambda read=read: iter(read))
+        unknown, corpus, told = UnknownWords(), SimpleNamespace(tiles=partial(iter, tiles if embeddings is None else ())), list[str]()
         options: dict[str, Any] = {"depth": 1, "runtime": Runtime(workers=2), "unknown": unknown, "tell": told.append}
         found = list(over_workers(search, corpus, reader, np.ones((1, 2)), **options))
         assert found == ([2, 4, 6] if embeddings is None else []) and told[0].startswith(line)

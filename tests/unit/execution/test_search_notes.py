@@ -1,4 +1,4 @@
-"""What a search notes of its trials; what trials and finalists cost, and what a budget has room for."""
+"""What a search notes of its trials and asks of its store; what trials and finalists cost, counted by hand."""
 
 from __future__ import annotations
 
