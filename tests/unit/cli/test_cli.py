@@ -280,7 +280,7 @@ def _printed(capsys: pytest.CaptureFixture[str], trials: list[Any], finalists: l
     record = SimpleNamespace(
         name="mine",
         reason="all trials are made",
-        trials=trials,
+        trials=[*trials, *others],
         finalists=finalists,
         of_method={"rcl": trials, "other": others}.__getitem__,
     )
