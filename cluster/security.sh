@@ -4,12 +4,12 @@
 # private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or says why not and fails. The Python that has
 # sentdist looks, since `sentdist up` needs the same.
 private_folder() {
-    python3 -P -m sentdist.services.folders private "$@"
+    python3 -P -m sentdist.services.state private "$@"
 }
 
 # ray_folder NAME: a place for Ray's files inside a private folder, short enough for the names of sockets.
 ray_folder() {
-    python3 -P -m sentdist.services.folders ray "$1"
+    python3 -P -m sentdist.services.state ray "$1"
 }
 
 # close_metrics: Ray's three ports for Prometheus ask for no token, and tell the names of tasks and actors; without METRICS=1 none is opened.

@@ -18,7 +18,7 @@ import _pytest.logging
 import pytest
 from hypothesis import HealthCheck, settings
 
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.machine import collect_rarely
 from tests.support.turns import others
 
 # The files that take long, longest first: where several processes share the tests, none of them is begun last.

@@ -14,9 +14,9 @@ from typing import Any
 import ray
 
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stages import Scores
 from sentdist.stages.context import Context

@@ -14,7 +14,7 @@ import numpy as np
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.parallel import sharing
 
 NUM_SENTENCES = 1_100  # more than a part has

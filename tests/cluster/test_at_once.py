@@ -55,7 +55,7 @@ def test_every_kind_of_stage_ends_beside_every_other(cluster: Any, tiny_encoder_
     import ray
 
     from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.board.submissions import Submission
     from sentdist.execution.build_stage import build_stage
 
     boards, asked = [], []

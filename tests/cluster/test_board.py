@@ -17,7 +17,7 @@ from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
@@ -73,7 +73,7 @@ def _toy_body(log: Path, broken: Path) -> Any:
 @pytest.fixture
 def store_with_board(cluster: Any, tmp_path: Path) -> Any:
     from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.board.submissions import Submission
 
     class StoreWithBoard:
         """A store with a board of its own, and the list of what was built."""
@@ -207,7 +207,7 @@ class Gated:
 
     def open(self, sweep: str, tracker: Tracker | None = None, **options: float) -> Any:
         from sentdist.execution.board.client import BoardClient
-        from sentdist.execution.board.submission import Submission
+        from sentdist.execution.board.submissions import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
         return BoardClient(submission, _gated_body(self.log, self.gate), patience_s=0.5, **options)
@@ -239,7 +239,7 @@ def _gated_body(log: Path, gate: Path) -> Any:
         import os
         import time
 
-        from sentdist.execution.board.heartbeats import Heartbeats
+        from sentdist.execution.board.diagnosis import Heartbeats
 
         with log.open("a") as file:
             file.write(f"{stage.kind} {stage.label} {os.getpid()}\n")
@@ -267,7 +267,7 @@ def gated(cluster: Any, tmp_path: Path) -> Gated:
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
     import ray
 
-    from sentdist.execution.stop_sweeps import stop_sweeps
+    from sentdist.execution.board.client import stop_sweeps
 
     first, second = gated.open("first"), gated.open("second")
     with gated.callers() as pool:

@@ -11,8 +11,8 @@ from mlflow import MlflowClient
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.views import CELL, TRIALS_ONLY
+from sentdist.tracking.pages import CELL, TRIALS_ONLY
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import MlflowServer, drive
 from tests.support.planning import plan_of, small_recipe

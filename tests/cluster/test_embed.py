@@ -19,7 +19,7 @@ from sentdist.data.corpus import write_corpus
 from sentdist.errors import StoreError
 from sentdist.learning.bank import FileBank
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore

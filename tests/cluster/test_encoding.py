@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.errors import EncoderError, ResourceError
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.tasks_data import stage_of, write_table

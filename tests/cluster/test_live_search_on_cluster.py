@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.store.searches import RungReached, SearchEvent
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.test_live_search import Shown, a_search, live, shows
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.waiting import wait_for

@@ -15,8 +15,8 @@ from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.views import TAG
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, grid_sweep, make_up, small_sweep
 

@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError, ResourceError
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 
 pytestmark = pytest.mark.cluster
 
@@ -33,9 +33,8 @@ def corpus_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """What is searched, with small tiles: from its sentences, or from a file of embeddings."""
     from sentdist.inference.embedding_file import embedding_writer
-    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries
+    from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.same_encoder import SameEncoder
     from sentdist.plan.specs import EncoderUse
 
     monkeypatch.setattr(SearchedFiles.tiles, "__defaults__", (ROWS_PER_TILE,))
@@ -66,7 +65,7 @@ def scene(corpus_file: Path, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize("kind", ["sentences", "embeddings"])
 def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.execution.parallel.embed import search_over_workers
     from sentdist.inference.nearest import search_here
 
     corpus, here, there = scene.corpus(kind), scene.search(), scene.search()
@@ -81,7 +80,7 @@ def test_workers_find_what_one_process_finds(kind: str, cluster: Any, scene: Any
 
 
 def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.execution.parallel.embed import search_over_workers
     from sentdist.inference.nearest import search_here
 
     corpus, here, there = scene.corpus("embeddings"), scene.search(), scene.search()
@@ -95,9 +94,8 @@ def test_a_lost_worker_is_replaced(cluster: Any, scene: Any) -> None:
 
 
 def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_path: Path) -> None:
-    from sentdist.execution.parallel.nearest import search_over_workers
-    from sentdist.inference.nearest import TileReader
-    from sentdist.inference.same_encoder import SameEncoder
+    from sentdist.execution.parallel.embed import search_over_workers
+    from sentdist.inference.nearest import SameEncoder, TileReader
 
     corpus = scene.corpus("sentences")
     gone = TileReader(encoder=SameEncoder.of(scene.loaded), embeddings=tmp_path / "gone.npy")
@@ -106,7 +104,7 @@ def test_what_a_worker_raises_arrives_as_it_was(cluster: Any, scene: Any, tmp_pa
 
 
 def test_more_workers_than_the_cluster_holds_are_refused(cluster: Any, scene: Any) -> None:
-    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.execution.parallel.embed import search_over_workers
 
     corpus = scene.corpus("sentences")
     for runtime in (Runtime(engine="torch", workers=9), Runtime(engine="torch", workers=1, gpus_per_worker=1.0)):

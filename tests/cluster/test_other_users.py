@@ -23,8 +23,7 @@ import psutil
 import pytest
 
 from infra.browser import HOW_TO_GET_ONE, found, open_browser
-from sentdist.services.ports import free_port
-from sentdist.services.processes import RunningServer, noted
+from sentdist.services.processes import RunningServer, free_port, noted
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534

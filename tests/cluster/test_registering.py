@@ -11,7 +11,7 @@ from mlflow import MlflowClient
 
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.mlflow_fixtures import MlflowServer, make_up, small_sweep
 
 pytestmark = pytest.mark.cluster

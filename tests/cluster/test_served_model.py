@@ -17,11 +17,11 @@ import pytest
 
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.mlflow_fixtures import MlflowServer, make_up, small_sweep
 from tests.support.tiny_encoders import SENTENCES
 from tests.support.waiting import wait_for

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.store.slow_store import TELL_AFTER_S
+from sentdist.store.access import TELL_AFTER_S
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.waiting import wait_for
 

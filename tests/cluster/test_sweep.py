@@ -14,7 +14,7 @@ import pytest
 
 from sentdist.errors import ResourceError, TrainingDiverged
 from sentdist.execution.prometheus import IN_FLIGHT, SENTENCES, STAGES
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
@@ -190,7 +190,7 @@ def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_
 def test_a_stopped_sweep_says_so_and_goes_on_when_it_is_submitted_again(
     cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.stop_sweeps import stop_sweeps
+    from sentdist.execution.board.client import stop_sweeps
     from sentdist.execution.sweep import run_sweep
 
     values = grid_values(tiny_encoder_dir, name="ended", sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2], PHIS[:3]]})

@@ -16,7 +16,7 @@ from sentdist.errors import ResourceError
 from sentdist.execution.board.events import StageEvent
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ArtifactStore
 from tests.cluster.test_board import RUNTIME, Gated, _rcl, gated, store_with_board
 from tests.support.waiting import wait_for
@@ -79,7 +79,7 @@ def test_losses_count_only_while_a_training_does_not_get_on(cluster: Any, tmp_pa
     """Three losses with max_failures: 1. Each attempt leaves a later checkpoint behind, as one on a spot machine does;
     then one that does not."""
     from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.board.submissions import Submission
 
     train = _rcl((0.01,)).encoder
     assert isinstance(train, Train)

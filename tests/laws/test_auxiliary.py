@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.learning.objective import cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import WordShares
 from sentdist.objectives.channels import Channels
 

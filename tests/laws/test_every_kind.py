@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sentdist.errors import ResourceError
-from sentdist.execution.disk_estimate import bytes_beside_weights
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.plan_facts import bytes_beside_weights
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank, Rung, Train
 from sentdist.stages.context import Context
@@ -18,7 +18,7 @@ from sentdist.stages.planning.device_forecast import operations_of
 from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
 from sentdist.stages.sharded import Sharded
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.parameters import data_sets, stage_parameters
+from sentdist.tracking.run_values import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}

@@ -15,7 +15,7 @@ from sentdist.execution.capacity import pools_at_once
 from sentdist.execution.demand import Demand, stage_demand
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.unroll import unroll

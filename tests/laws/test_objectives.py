@@ -12,8 +12,7 @@ from torch import Tensor
 
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
-from sentdist.objectives.rcl import rcl
-from sentdist.objectives.regulators import regulators
+from sentdist.objectives.rcl import rcl, regulators
 
 seeds = st.integers(0, 2**31)
 temperatures = st.sampled_from([1.0, 0.3, 0.05])

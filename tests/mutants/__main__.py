@@ -243,13 +243,17 @@ def run(folder: Path) -> None:
                 out.write(json.dumps([number, verdict]) + "\n")
     verdicts = [json.loads(line)[1] for line in log.read_text().splitlines()]
     there = [one for one in verdicts if one != "gone"]
-    print({kind: verdicts.count(kind) for kind in sorted(set(verdicts))}, f"killed {there.count('killed') / len(there):.1%} of {len(there)}")
+    print(
+        {kind: verdicts.count(kind) for kind in sorted(set(verdicts))}, f"killed {there.count('killed') / len(there):.1%} of {len(there)}"
+    )
 
 
 def _in_copy() -> None:
     """A process of the pool works in its own copy of the tree and has imported what every test imports, but the package."""
     copied = Path(tempfile.mkdtemp(prefix="mutants-"))
-    shutil.copytree(ROOT, copied / "tree", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", ".sentdist", "*.egg-info"))
+    shutil.copytree(
+        ROOT, copied / "tree", ignore=shutil.ignore_patterns(".git", ".venv", ".*_cache", "__pycache__", ".sentdist", "*.egg-info")
+    )
     os.chdir(copied / "tree")
     sys.path[:] = [str(copied / "tree"), *(one for one in sys.path if one not in ("", str(ROOT)))]
     os.environ["PYTHONPATH"] = str(copied / "tree")

@@ -42,7 +42,7 @@ PRELOADED = (
     "sentdist.execution.training.rank",
     "sentdist.report.paper_page",
     "sentdist.report.sweep_report",
-    "sentdist.stages.train_here",
+    "sentdist.stages.rungs",
     "tests.support.graded_data",
     "tests.support.groups_data",
     "tests.support.objective_steps",

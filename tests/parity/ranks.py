@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.objective import Objective

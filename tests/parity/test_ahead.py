@@ -17,10 +17,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Tokens, Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ranks_here
-from sentdist.stages.start_encoder import load_start_tokenizer
-from sentdist.stages.tokens import tokens_of
 from sentdist.stages.train import TrainSession
+from sentdist.stages.train_setup import load_start_tokenizer, ranks_here, tokens_of
 from tests.parity.processes import run_in_processes
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

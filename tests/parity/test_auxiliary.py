@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import Adversaries, AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 

@@ -9,18 +9,15 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.gather import local_rows
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.projected import Projected
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.objective import Projected, WeightedSum
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import Adversaries, AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.mlm import Vocabulary
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets

@@ -13,15 +13,15 @@ import torch
 
 from sentdist.learning.bank import BankReader
 from sentdist.learning.device_bank import DeviceBank, bank_stays
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.learning.prefetch import SentBatch
 from sentdist.plan.stages import Train
-from sentdist.stages.bank_place import placed
+from sentdist.stages.banks import placed
 from sentdist.stages.local import build_all
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -12,11 +12,9 @@ from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import train_steps
-from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.objective import Objective, WeightedSum
+from sentdist.learning.optimization import Learner, Optimization, encoder_weights, head_weights
 from sentdist.objectives.objective_spec import LossInputs
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.objectives.cosent import CoSENT, cosent
 from tests.parity.ranks import FLOAT64, M, assert_ranks_agree, made, toy_batch, toy_embeddings
 from tests.parity.wiring.declared import Reference, cases_of

@@ -14,12 +14,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine
 from sentdist.learning import gradient_buckets
-from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.optimization import Optimization
-from sentdist.plan.runtime import Runtime
-from sentdist.stages.planning import engine_memory
-from sentdist.stages.planning.engine_memory import state_bytes, step_bytes
+from sentdist.plan.sections import Runtime
+from sentdist.stages.planning import worker_memory as engine_memory
+from sentdist.stages.planning.worker_memory import state_bytes, step_bytes
 from tests.parity.processes import run_in_processes
 
 pytestmark = pytest.mark.parity

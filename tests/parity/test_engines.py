@@ -19,7 +19,7 @@ from sentdist.execution.training import deepspeed_engine as deepspeed_module
 from sentdist.execution.training.deepspeed_engine import ZERO_STAGES, DeepSpeedEngine
 from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective

@@ -15,12 +15,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.engine import Engine, TorchEngine
+from sentdist.learning.gather import SharedSentences
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
-from sentdist.learning.shared_sentences import SharedSentences
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import WORDS, word_batches
 from tests.support import make

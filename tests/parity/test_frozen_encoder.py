@@ -15,17 +15,16 @@ from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.checkpoint import DevScore, Progress
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.heads import HEADS_FILE
-from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
-from sentdist.learning.optimization import Optimization, parameter_groups
+from sentdist.learning.objective import HEADS_FILE
+from sentdist.learning.optimization import Learner, Optimization, encoder_weights, head_weights, parameter_groups
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.report.paper_page import report_paper
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record

@@ -13,7 +13,7 @@ from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.loop import train_steps
 from sentdist.plan.stages import Train
-from sentdist.stages.ranks import ranks_here
+from sentdist.stages.train_setup import ranks_here
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.test_engines import make_engine

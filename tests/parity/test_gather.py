@@ -11,14 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from sentdist.learning import gather
-from sentdist.learning.gather import (
-    GroupGoneError,
-    gather_rows,
-    held_group,
-    mean_over_ranks,
-    of_first_rank,
-    wait_for_all_ranks,
-)
+from sentdist.learning.gather import GroupGoneError, gather_rows, held_group, mean_over_ranks, of_first_rank, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import average_gradients
 from tests.parity.processes import run_in_processes
 

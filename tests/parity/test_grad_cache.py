@@ -13,20 +13,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning import anchor_blocks
-from sentdist.learning.anchor_blocks import mean_over_blocks
-from sentdist.learning.encoder import regularizers
-from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning import grad_cache as anchor_blocks
+from sentdist.learning.encoder import pooling as regularizers
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE, info_nce
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.objectives.rcl import RCL
-from sentdist.objectives.regulators import Regulators
+from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.rse import RSE
 from sentdist.objectives.symmetric_info_nce import SymmetricInfoNCE
 from tests.parity.processes import run_in_processes

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.grouped_attention import grouped_attention, length_groups
-from sentdist.learning.kernels.band import Band
+from sentdist.learning.kernels.interface import Band
 
 LENGTHS = [70, 33, 12, 9]
 HEADS, WIDTH = 2, 32

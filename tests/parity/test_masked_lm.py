@@ -13,9 +13,9 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
 from sentdist.families import FLAT_FAMILIES
-from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, collate
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.grad_cache import micro_batches
 from sentdist.learning.gradient_buckets import average_gradients

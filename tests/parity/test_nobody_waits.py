@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.supmpn import supmpn
 from tests.parity.word_batches import word_batches
 from tests.support import make

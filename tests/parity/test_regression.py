@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.gather import local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.learned.regression import RegressionHead, RegressionLoss

@@ -15,13 +15,12 @@ from safetensors.torch import load_file
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.heads import HEADS_FILE
+from sentdist.learning.objective import HEADS_FILE
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.store.store import RECORD, Artifact

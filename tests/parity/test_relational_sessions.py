@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import head_weights
+from sentdist.learning.optimization import head_weights
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context

@@ -15,10 +15,9 @@ from safetensors.torch import load_file
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
-from sentdist.stages.ranks import ranks_here
-from sentdist.stages.rungs import events_until, from_rung, publish_training
+from sentdist.stages.rungs import events_until, file_bank, from_rung, publish_training
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
+from sentdist.stages.train_setup import ranks_here
 from tests.parity.processes import run_in_processes
 from tests.parity.test_rungs import SHARES, prepared, values_of
 from tests.support.tiny_data import tiny_plan, write_data

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import anchor_blocks
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning import grad_cache as anchor_blocks
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.gather import local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.supmpn import Masked, SupMPN, supmpn

@@ -15,8 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record

@@ -14,9 +14,8 @@ from torch import Tensor
 
 from sentdist.errors import RecipeError
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.heads import HEADS_FILE
-from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, parameter_groups
+from sentdist.learning.objective import HEADS_FILE
+from sentdist.learning.optimization import Learner, Optimization, parameter_groups
 from sentdist.objectives.symmetric_info_nce import LOWEST, SymmetricInfoNCE
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train

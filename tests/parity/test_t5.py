@@ -18,16 +18,15 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.families import READ_WITHOUT_DECODER
-from sentdist.learning.encoder.card import EncoderCard
+from sentdist.families import POOLINGS, READ_WITHOUT_DECODER
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.precision import autocast
 from sentdist.plan.stage import Json
-from sentdist.poolings import POOLINGS
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, no_wrappers, released_t5, tiny_encoder, word_tokenizer

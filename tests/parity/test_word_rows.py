@@ -18,15 +18,14 @@ from torch import Tensor, nn
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.families import FLAT_FAMILIES
-from sentdist.learning import gather, gradient_buckets, word_rows
+from sentdist.learning import gather, gradient_buckets
+from sentdist.learning import gradient_buckets as word_rows
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.gradient_buckets import GradientBuckets
-from sentdist.learning.learner import Learner
+from sentdist.learning.gradient_buckets import GradientBuckets, WordRows
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.word_rows import WordRows
+from sentdist.learning.optimization import Learner, Optimization
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
 from tests.support import make

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.plan.stages import Train
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
 from tests.random_recipes.draw import Values, draw_recipe
 from tests.random_recipes.play import ONCE, draws, points_of, points_of_training
 from tests.support.tiny_data import tiny_plan

@@ -21,22 +21,22 @@ from safetensors.torch import load_file, save_file
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.data.augmentation import find_nltk, nltk_bytes
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.nltk_folder import find_nltk, nltk_bytes
-from sentdist.data.sources.pinned import inspect_source, read_source
-from sentdist.data.targets import FileTargets, count_sentences, write_counts, write_targets
+from sentdist.data.sources.hub import inspect_source, read_source
+from sentdist.data.tagging import FileTargets, count_sentences, write_counts, write_targets
 from sentdist.data.texts import open_texts
 from sentdist.errors import SentdistError
+from sentdist.files import read_json_lines
 from sentdist.inference.embedding_file import check_made_by, open_embeddings
 from sentdist.learning.bank import FileBank
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.heads import read_heads
+from sentdist.learning.encoder.write_folder import EncoderCard
+from sentdist.learning.objective import read_heads
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.plan.recipe import load_recipe, recipe_text
-from sentdist.reading import read_json_lines
-from sentdist.report.cloud import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
+from sentdist.report.embedding_figures import SAMPLE_FILE, SPECTRUM_FILE, _sample, _spectrum
 from sentdist.report.score_rows import ResultRow, read_items
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.damage import CERTAIN, POSSIBLE
@@ -101,7 +101,7 @@ def _releases(folder: Path) -> None:
 
 
 def _corpus(folder: Path) -> None:
-    from sentdist.data.build_corpus import build_corpus
+    from sentdist.data.corpus import build_corpus
 
     build_corpus(pa.Table.from_pylist(ROWS), columns=("sentence1", "sentence2"), folder=folder)
 

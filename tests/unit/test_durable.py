@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.durable import whole_file
+from sentdist.files import whole_file
 
 ROOT = Path(__file__).parents[2]
 
 # Who else renames, and what: no file that it has just written.
 RENAMES = {
-    "durable.py": "the one function for files, and a folder that another writer may have published first",
+    "files.py": "the one function for files, and a folder that another writer may have published first",
     "store/local_storage.py": "folders from place to place, and the files of a rank into the folder of all ranks, synced before",
     "store/copies.py": "a folder, which another process may have copied first",
-    "inference/outputs.py": "a folder that a user named",
+    "inference/export.py": "a folder that a user named",
     "tracking/registry.py": "a folder inside one that is not published yet",
 }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.progress import SweepProgress
+from sentdist.execution.plan_facts import SweepProgress
 from tests.faults.__main__ import OUTCOMES, not_played, outcomes_in
 from tests.faults.artifacts import differences, digests, record_marks
 from tests.faults.disk import damage

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist.cli import app
-from sentdist.execution.board import stage_task
-from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.execution.board import actor as stage_task
+from sentdist.machine import FULL, MIDDLE, YOUNG, collect_rarely
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_a_person_s_own_python_is_left_as_it_is(tiny_encoder_dir: Path) -> None:
 
 
 LOOP = """
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.machine import collect_rarely
 
 class Loop:
     def __init__(self):

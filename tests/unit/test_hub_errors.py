@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import huggingface_hub.errors as known
 import pytest
 
-from sentdist.hub_errors import hub_trouble
+from sentdist.errors import hub_trouble
 
 
 def _http(kind: Callable[..., Exception], status: int) -> Exception:

@@ -13,17 +13,17 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sentdist.addresses import without_secrets
 from sentdist.cli import app
-from sentdist.cli.unforeseen import kept_traceback
+from sentdist.cli.application import kept_traceback
 from sentdist.data.sources.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
 from sentdist.execution import health
-from sentdist.execution.cluster.ray_errors import reason
+from sentdist.execution.cluster.connection import reason
 from sentdist.services import servers
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.services.state import state_of
 from sentdist.store.store import ArtifactStore
+from sentdist.text import without_secrets
 from sentdist.tracking.server import Server
 from tests.support.listening import listening
 from tests.support.tiny_data import tiny_values, write_data

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from sentdist import processor
+from sentdist import machine as processor
 from sentdist.execution.health import cpu
 from sentdist.learning.encoder.private_torch import has_bfloat16
-from sentdist.stages.commit import environment
+from sentdist.stages.context import environment
 
 
 @pytest.mark.parametrize(

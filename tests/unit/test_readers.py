@@ -1,4 +1,4 @@
-"""All files of users go through `sentdist.reading`; who reads without it is named here with the reason."""
+"""All files of users go through `sentdist.files`; who reads without it is named here with the reason."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ READERS = {
 GUARDS = {"reading", "_reading", "_readable"}
 # function -> why it may read by itself
 ALLOWED = {
-    "cli/completing.py:_methods": "a file of bounded size; looks for names, replaces what is no UTF-8",
-    "code_digest.py:code_digest": "its own sources",
-    "data/sources/arrow_files.py:read_arrow": "called under reading",
-    "data/sources/faq_releases.py:_rows": "called under tables, which guards",
+    "cli/options.py:_methods": "a file of bounded size; looks for names, replaces what is no UTF-8",
+    "files.py:code_digest": "its own sources",
+    "data/sources/files.py:read_arrow": "called under reading",
+    "data/sources/releases.py:_rows": "called under tables, which guards",
     "data/sources/file_facts.py:content_digest": "of a file that was read a moment ago",
     "data/sources/file_facts.py:recall_note": "a cache: what cannot be read counts as absent",
     "data/sources/files.py:_parse": "called under _reading",
@@ -25,25 +25,25 @@ ALLOWED = {
     "data/sources/files.py:read_text_table": "called under reading",
     "data/sources/json_lines.py:_value": "has a guard of its own; given a line",
     "data/sources/json_lines.py:values_in": "called under reading; given a text",
-    "data/sources/released.py:cqadupstack_parts": "called under read, which guards",
-    "data/sources/released.py:_lines": "called under read, which guards",
-    "data/sources/released.py:_scidocs": "called under read, which guards",
-    "data/sources/released.py:_str2022": "called under read, which guards",
+    "data/sources/releases.py:cqadupstack_parts": "called under read, which guards",
+    "data/sources/releases.py:_lines": "called under read, which guards",
+    "data/sources/releases.py:_scidocs": "called under read, which guards",
+    "data/sources/releases.py:_str2022": "called under read, which guards",
     "data/sources/separated.py:encoding_of": "called under reading",
     "data/sources/separated.py:read_separated": "called under reading",
     "data/sources/separated.py:read": "called under reading",
     "data/sources/separated.py:_are_quoted": "called under reading",
     "data/tagging.py:tagger_revision": "the source of a module that was imported",
-    "data/targets.py:read_counts": "what another process of this run has just written",
-    "data/targets.py:_write_rows": "writes",
-    "data/text_rows.py:_opened": "called under texts.py's _readable",
-    "data/text_rows.py:batches": "called under texts.py's _readable",
-    "data/text_rows.py:shape": "called under texts.py's _readable",
-    "durable.py:sync_file": "opened for fsync alone: nothing is read",
+    "data/tagging.py:read_counts": "what another process of this run has just written",
+    "data/tagging.py:_write_rows": "writes",
+    "data/texts.py:_opened": "called under texts.py's _readable",
+    "data/texts.py:batches": "called under texts.py's _readable",
+    "data/texts.py:shape": "called under texts.py's _readable",
+    "files.py:sync_file": "opened for fsync alone: nothing is read",
     "learning/bank_shape.py:bank_shape": "has a guard of its own; given a text",
     "learning/encoder/onnx.py:_padded_model": "a folder that was loaded a moment ago",
-    "learning/encoder/token_table.py:merge_shards": "what this run has just written",
-    "learning/encoder/tokenizing.py:tokenizer_digest": "what it has just written",
+    "learning/encoder/tokens.py:merge_shards": "what this run has just written",
+    "learning/encoder/tokens.py:tokenizer_digest": "what it has just written",
     "learning/paraphrase.py:_load": "has a guard of its own",
     "learning/kernels/cpp_library.py:_digest": "its own sources",
     "learning/kernels/cpp_library.py:_is_whole": "its own cache, in a folder of this user alone; what cannot be read is a reason for no kernels",
@@ -53,15 +53,15 @@ ALLOWED = {
     "report/kept_report.py:_fetch": "has a guard of its own; what cannot be read is drawn again",
     "plan/schema.py:keep_schema_of": "a recipe that was loaded a moment ago; the schema is compared as bytes",
     "plan/stage.py:in_words_of_today": "what it has just written",
-    "plan/strict_yaml.py:parsed_yaml": "has a guard of its own; given a text",
-    "table_files.py:open_bytes": "what calls it is looked at here",
-    "table_files.py:open_text": "what calls it is looked at here",
-    "table_files.py:whole_text": "what calls it is looked at here",
+    "plan/wording.py:parsed_yaml": "has a guard of its own; given a text",
+    "files.py:open_bytes": "what calls it is looked at here",
+    "files.py:open_text": "what calls it is looked at here",
+    "files.py:whole_text": "what calls it is looked at here",
     "stages/banks.py:finish": "what this process has just written",
-    "stages/planning/encoder_digest.py:_check_length": "called under reading",
+    "stages/planning/resolve.py:_check_length": "called under reading",
     "stages/learning_curve.py:go_on": "called under stages/train.py's load; given a text",
-    "processor.py:_values": "/proc/cpuinfo",
-    "inference/averaged.py:average_encoders": "artifacts, which are checked where they are found",
+    "machine.py:_values": "/proc/cpuinfo",
+    "inference/export.py:average_encoders": "artifacts, which are checked where they are found",
     "stages/rungs.py:save_on_ranks": "what this rank has just written",
 }
 OTHERS = (
@@ -72,7 +72,7 @@ OTHERS = (
     "learning/checkpoint.py",
     "learning/engine.py",
     "stages/train.py",
-    "reading.py",
+    "files.py",
 )  # own guards
 
 
@@ -113,5 +113,5 @@ def test_no_reader_goes_round_the_guard() -> None:
         place = path.relative_to(ROOT).as_posix()
         if not place.startswith(OTHERS):
             found |= {f"{place}:{function}" for function in _reads(path)}
-    assert not found - ALLOWED.keys(), f"read files under sentdist.reading.reading: {sorted(found - ALLOWED.keys())}"
+    assert not found - ALLOWED.keys(), f"read files under sentdist.files.reading: {sorted(found - ALLOWED.keys())}"
     assert not ALLOWED.keys() - found, f"these do not read any more: {sorted(ALLOWED.keys() - found)}"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentdist.sizes import BINARY, DECIMAL, disk_size, memory_size
+from sentdist.files import BINARY, DECIMAL, disk_size, memory_size
 
 
 @pytest.mark.parametrize(

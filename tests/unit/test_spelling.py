@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.cache import cache_folder
-from sentdist.spelling import LONGEST_NAME, did_you_mean, near, near_file, similar_names
+from sentdist.errors import LONGEST_NAME, did_you_mean, near, near_file, similar_names
+from sentdist.files import cache_folder
 
 NAMES = ("batch_size", "learning_rate", "length", "max_length")
 

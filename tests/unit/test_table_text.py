@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sentdist.table_text import csv_cell, csv_text, markdown_link, markdown_table, markdown_text
+from sentdist.text import csv_cell, csv_text, markdown_link, markdown_table, markdown_text
 
 NASTY = st.text(
     alphabet=st.one_of(st.sampled_from("|<>&*_`~[]()!#=+-@\\\"'$;,\t\r\n\0\x0b\u2028\u202e^:/ab1. "), st.characters(codec="utf-8"))

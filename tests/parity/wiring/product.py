@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import torch
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.targets import FileTargets
+from sentdist.data.tagging import FileTargets
 from sentdist.learning.bank import FileBank
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
@@ -23,11 +23,10 @@ from sentdist.objectives.learned.auxiliary import AuxiliaryLoss
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
 from tests.parity.wiring.declared import Rows
 from tests.parity.wiring.reference_training import Run
 from tests.support.graded_data import NLI, write_graded

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import torch
 from scipy.stats import spearmanr
 
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.stages.scores.build import build_scores

@@ -12,7 +12,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
 from sentdist.plan.task_kinds import ClassificationTask, ForumsTask
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.tasks import classification
 from tests.parity.wiring.fields import covers
 from tests.parity.wiring.product import Place, planned, stage_of

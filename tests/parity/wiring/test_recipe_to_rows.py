@@ -13,12 +13,10 @@ import torch
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.plan.stages import Train, chosen_and_scored
 from sentdist.plan.task_kinds import ScoredTask
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.retrieval import LoadedRetrieval

@@ -18,7 +18,7 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.tasks.load import load_task
@@ -310,7 +310,7 @@ def score_words(place: Place, kind: Any) -> tuple[float, ...]:
 
 @covers("Probes.channels", "Probes.num_sentences", "Probes.num_words", "Probes.seed", "Scores.probes", "Scores.targets")
 def test_probes_look_where_they_are_sent(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sentdist.stages.scores import probing
+    from sentdist.stages.scores import build as probing
 
     seen: list[tuple[tuple[int, ...], tuple[int, ...], int, bytes]] = []
     real = probing.probe_regression

@@ -14,18 +14,18 @@ import torch
 from torch import Tensor
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.targets import FileTargets
+from sentdist.data.tagging import FileTargets
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.bank import FileBank
 from sentdist.learning.encoder import fused_layer
-from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.learning.encoder.regularizers import Dropout
+from sentdist.learning.encoder.pooling import Dropout
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.kernels.interface import DropoutMask
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.fields import covers

@@ -63,14 +63,14 @@ def test_planning_from_python_needs_no_torch() -> None:
 def test_plan_and_report_are_called_and_imported_from() -> None:
     """Both are packages and functions, whatever is imported first."""
     script = (
-        "import sentdist.plan.unroll as unrolled, sentdist.report.brief_table as brief, sentdist\n"
+        "import sentdist.plan.unroll as unrolled, sentdist.report.tables as brief, sentdist\n"
         "from sentdist import plan, report\n"
         "from sentdist.plan.recipe import Recipe\n"
         "print(unrolled.__name__, brief.__name__, sentdist.Recipe is Recipe, plan is sentdist.plan)\n"
         "print(len(plan('rayjobs/recipes/demo.yaml', store='nowhere').trials) > 3, sentdist.plan.unroll is unrolled)"
     )
     lines = _loaded_by(script).splitlines()
-    assert lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
+    assert lines[:2] == ["sentdist.plan.unroll sentdist.report.tables True True", "True True"]
 
 
 def test_a_called_package_shows_what_it_calls() -> None:

@@ -17,7 +17,7 @@ from sentdist import DataError, RecipeError, StoreError, api
 from sentdist.api import recipes
 from sentdist.cli import app
 from sentdist.execution import build_recipe
-from sentdist.inference.given import given_data, given_store
+from sentdist.inference.arguments import given_data, given_store
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.report import paper_page
 from sentdist.stages.planning import planned

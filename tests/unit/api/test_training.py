@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import sentdist
-from sentdist.api.training import as_file
+from sentdist.api.recipes import as_file
 from sentdist.errors import DataError
 from sentdist.plan.tune_recipe import search_values, training_values
-from sentdist.stages.planning.own_request import own_request
+from sentdist.stages.planning.planned import own_request
 from sentdist.stages.planning.resolve import FileResolver
 
 PAIRS = [(f"a {who} {what} in the {where}", f"the {who} in the {where} {what}") for who in ("man", "dog", "cat", "child", "woman")

@@ -16,9 +16,10 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import sentdist
+from sentdist import machine as sigterm
 from sentdist.cli import app
-from sentdist.execution import local_sweep, sigterm
-from sentdist.store.forecast import forecast
+from sentdist.execution import build_recipe as local_sweep
+from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore
 from tests.support.machine_speed import slower_than_reference
 from tests.support.tiny_data import tiny_values, write_data

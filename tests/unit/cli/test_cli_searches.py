@@ -10,9 +10,10 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from sentdist.cli import app, building
-from sentdist.cli import searches as cli_searches
-from sentdist.execution.searching import prices
+from sentdist.cli import app
+from sentdist.cli import recipes as building
+from sentdist.cli import summary as cli_searches
+from sentdist.execution.searching import budgets as prices
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.context import Context
 from sentdist.stages.planning import planned

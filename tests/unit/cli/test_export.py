@@ -14,14 +14,14 @@ from huggingface_hub import ModelCard
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.families import POOLINGS
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, INSTRUCTORS, keep_prompts, leaves_prompt_out, named_prompts
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, has_relations, write_relations
 from sentdist.plan.specs import EncoderUse
-from sentdist.poolings import POOLINGS
 from tests.support.tiny_encoders import SENTENCES, normalized_encoder
 
 

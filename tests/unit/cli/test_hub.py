@@ -16,16 +16,16 @@ from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
 import sentdist
+from sentdist.api.encoders import card_of
 from sentdist.cli import app
-from sentdist.encoder_export import card_of
 from sentdist.inference.opening import open_store
 from sentdist.learning.encoder.declared import most_tokens
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, PackagedEncoder
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
 from sentdist.report import encoder_card
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.text_stages import build_overlaps
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import MAX_POSITIONS

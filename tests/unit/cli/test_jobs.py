@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.cli.building import job_command
+from sentdist.cli.recipes import job_command
 from sentdist.errors import StoreError
 from sentdist.inference.opening import IN_A_JOB, store_root
 

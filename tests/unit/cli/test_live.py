@@ -7,9 +7,9 @@ import io
 import pytest
 from rich.console import Console
 
-from sentdist.cli import live
+from sentdist.cli import summary as live
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.progress import SweepProgress
+from sentdist.execution.plan_facts import SweepProgress
 
 
 class _Clock:

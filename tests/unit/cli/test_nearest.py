@@ -14,13 +14,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.execution.parallel import nearest, sharing
+from sentdist.execution.parallel import embed as nearest
+from sentdist.execution.parallel import sharing
 from sentdist.inference.nearest import search_here
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.stages.devices import on_this_machine
 from tests.support.tiny_encoders import SENTENCES, WIDTH
 

@@ -15,11 +15,10 @@ from typer.testing import CliRunner, Result
 from sentdist.cli import app
 from sentdist.data.texts import open_texts
 from sentdist.execution.parallel import file_encoder
-from sentdist.inference.encode_file import encode_file
-from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
+from sentdist.inference.nearest import SameEncoder
+from sentdist.inference.ready_encoder import LoadedEncoder, encode_file
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderUse
 from tests.support.tiny_encoders import tiny_encoder
 

@@ -19,11 +19,13 @@ from sentdist.cli import app, scoring
 from sentdist.cli import nearest as nearest_command
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
-from sentdist.execution import health, stop_sweeps
+from sentdist.execution import health
 from sentdist.execution.banks import owner
-from sentdist.execution.cluster import connection, leaving
+from sentdist.execution.board import client as stop_sweeps
+from sentdist.execution.cluster import connection
+from sentdist.execution.cluster import nodes as leaving
+from sentdist.execution.parallel import embed as parallel_nearest
 from sentdist.execution.parallel import file_encoder
-from sentdist.execution.parallel import nearest as parallel_nearest
 from sentdist.inference import planned_scores
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.recipe import load_recipe
@@ -34,7 +36,8 @@ from sentdist.services.state import State
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking import mlflow_tracker, rebuild
+from sentdist.tracking import mlflow_tracker
+from sentdist.tracking import search_runs as rebuild
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import SENTENCES
 

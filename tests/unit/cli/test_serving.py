@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from sentdist import machine as sigterm
 from sentdist.cli import app
-from sentdist.execution import sigterm
-from sentdist.services.ports import free_port
-from sentdist.tracking import served_model
+from sentdist.services.processes import free_port
+from sentdist.tracking import registry as served_model
 
 
 def test_a_server_that_is_away_is_reported_with_what_to_do() -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sentdist.cli.terminal_page import terminal_page
+from sentdist.cli.summary import terminal_page
 
 REPORTS = sorted((Path(__file__).parents[3] / "infra" / "benchmarks").glob("*/report.md"))
 PAGE = """# mine

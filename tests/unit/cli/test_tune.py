@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, own_data
+from sentdist.cli import app
+from sentdist.cli import train as own_data
 from sentdist.errors import DataError
+from sentdist.execution.build_recipe import ThisProcess
 from sentdist.execution.tuning import Tuning
-from sentdist.execution.workplaces import ThisProcess
 from sentdist.plan.recipe import load_recipe
-from sentdist.stages.planning.own_request import place_of, split_commit
+from sentdist.stages.planning.planned import place_of, split_commit
 from tests.support.tiny_encoders import declares_cls
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")

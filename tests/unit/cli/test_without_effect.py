@@ -8,7 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist.cli import app, building
+from sentdist.cli import app
+from sentdist.cli import recipes as building
 from sentdist.errors import RecipeError
 from sentdist.plan.unroll import Plan
 from tests.support.planning import RECIPES

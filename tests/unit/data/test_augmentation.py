@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.augmentation import delete_words, replace_synonyms
-from sentdist.data.nltk_folder import nltk_folder
+from sentdist.data.augmentation import delete_words, nltk_folder, replace_synonyms
 from sentdist.errors import DataError
 
 LONG = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty"

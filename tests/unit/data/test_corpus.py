@@ -10,8 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import SENTENCES_PER_BATCH, OpenedCorpus
+from sentdist.data.corpus import (
+    SENTENCES_PER_BATCH,
+    CorpusFacts,
+    OpenedCorpus,
+    build_corpus,
+    first_of_each_row,
+    number_by_appearance,
+    same_strings,
+)
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")

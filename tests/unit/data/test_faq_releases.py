@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.retrieval import read_retrieval
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 
 FAQIR = """<?xml version="1.0" encoding="utf-8"?>

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.folds import faq_pairs
-from sentdist.data.generated import corpora, helpdesk
-from sentdist.data.generated.helpdesk import Draw
-from sentdist.data.retrieval import read_retrieval
+from sentdist.data import generated as corpora
+from sentdist.data import generated as helpdesk
+from sentdist.data.checked_rows import read_pairs
+from sentdist.data.generated import Draw
+from sentdist.data.retrieval import faq_pairs, read_retrieval
 from sentdist.data.sources.files import GENERATED_SOURCES
-from sentdist.data.sources.pinned import inspect_source, read_source
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.errors import DataError
 from tests.support.machine_speed import slower_than_reference
 

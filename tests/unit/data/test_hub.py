@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.errors import DataError
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -31,7 +31,7 @@ def test_a_revision_is_needed() -> None:
 def test_no_network_is_one_clear_sentence(tmp_path: Path) -> None:
     """In a process of its own: the libraries read the address of the Hub when they are imported. Port 9 of this host refuses at once."""
     script = (
-        "from sentdist.data.sources.pinned import inspect_source\n"
+        "from sentdist.data.sources.hub import inspect_source\n"
         "from sentdist.errors import DataError\n"
         "try:\n"
         f"    inspect_source('hub:owner/name', hub_revision={COMMIT!r})\n"

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.data.checked_rows import Pairs, read_pairs
 from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
-from sentdist.data.sts_pairs import Pairs, read_pairs
 
 TEST = [
     ("A man plays a guitar.", "Somebody makes music."),  # as written

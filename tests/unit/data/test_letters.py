@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
-from sentdist.data.sources.separated import FileFormat, encoding_of, recognised
+from sentdist.data.sources.separated import FileFormat, encoding_of, hardly_western, recognised, utf_16_without_mark
 from sentdist.errors import DataError
 
 WEST = {

@@ -12,15 +12,15 @@ import pytest
 from pyarrow import fs
 from typer.testing import CliRunner
 
-from sentdist import addresses
+from sentdist import text as addresses
 from sentdist.cli import app
 from sentdist.data.sources import mirror
 from sentdist.data.sources.files import known_names
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.data.sources.mirror import ORIGIN, address_of, data_folder
-from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from sentdist.plan.recipe import load_recipe
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.tasks.load import load_task
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3

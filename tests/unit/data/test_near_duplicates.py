@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.data.near_duplicates import KnownTexts, fold_disguised
+from sentdist.data.leaks import KnownTexts, fold_disguised
 
 WORDS = [f"word{number}" for number in range(60)]
 

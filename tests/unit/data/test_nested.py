@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.file_format import own_table
+from sentdist.data.own.files import own_table
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.rows import read_rows
 from sentdist.data.sources.separated import FileFormat

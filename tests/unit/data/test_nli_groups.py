@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
-from sentdist.data.sources.pinned import read_source
+from sentdist.data.sources.hub import read_source
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}

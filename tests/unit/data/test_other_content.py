@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.own.recognise import OwnFileOptions, recognise
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentdist.data.overlap import fold_text, pairs_seen
+from sentdist.data.leaks import fold_text, pairs_seen
 
 
 @pytest.mark.parametrize("sentence", ["A man's here.", "a man ' s here", "  A MAN’S, here!", "Ａ man s here"])

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import NOTHING, own_table
+from sentdist.data.own.columns import KNOWN_NAMES
+from sentdist.data.own.file_rows import SPOILT
+from sentdist.data.own.files import NOTHING, own_table
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
-from sentdist.data.own.remarks import SPOILT
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
-from sentdist.data.own.usual_names import KNOWN_NAMES
-from sentdist.data.sources.pinned import read_source
+from sentdist.data.own.split import DEV, TEST, TRAIN
+from sentdist.data.sources.hub import read_source
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.grades import grades_of, score_in
+from sentdist.data.own.columns import grades_of, score_in
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.errors import DataError
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.data.own.columns import KNOWN_NAMES
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
-from sentdist.data.own.usual_names import KNOWN_NAMES
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 

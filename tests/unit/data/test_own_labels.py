@@ -14,7 +14,7 @@ import pytest
 from sentdist.data.own.file_rows import OwnFile
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import TRAIN
+from sentdist.data.own.split import TRAIN
 from sentdist.errors import DataError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.split import DEV, TEST, TRAIN
 from sentdist.errors import DataError
 
 

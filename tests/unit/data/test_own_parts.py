@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.file_format import no_such_file
+from sentdist.data.own.files import no_such_file
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.split import DEV, TEST, TRAIN
 from sentdist.errors import DataError
 from sentdist.plan.corpora.own import own_section
-from sentdist.plan.own_file import OwnFileSection
-from sentdist.stages.own_file import place_of
+from sentdist.plan.specs import OwnFileSection
+from sentdist.stages.context import place_of
 from sentdist.stages.planning.resolve import FileResolver
 
 Rows = list[dict[str, object]]

@@ -13,15 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.leaks import LeakFinder
-from sentdist.data.own.file_format import own_table
+from sentdist.data.leaks import LeakFinder, TaskTexts
+from sentdist.data.own.columns import KNOWN_NAMES
+from sentdist.data.own.files import own_table
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_queries, read_rows
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
-from sentdist.data.own.usual_names import KNOWN_NAMES
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.data.sources.files import read_file
 from sentdist.data.sources.separated import FileFormat, recognised
-from sentdist.data.task_texts import TaskTexts
 from sentdist.errors import DataError
 
 THINGS = ("router", "printer", "phone", "tablet", "camera", "oven", "fridge", "lamp", "drone", "clock", "scale", "kettle")

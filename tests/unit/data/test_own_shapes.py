@@ -14,17 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sentdist.cli.own_data import by_commas
-from sentdist.data.candidates import read_candidates
-from sentdist.data.labels import read_labelled
-from sentdist.data.own.doubts import named
-from sentdist.data.own.grades import scale_of
+from sentdist.cli.train import by_commas
+from sentdist.data.checked_rows import read_candidates, read_labelled, read_pairs
+from sentdist.data.own.columns import named, scale_of
 from sentdist.data.own.recognise import OwnFileOptions, recognise
 from sentdist.data.own.shapes import layout_of
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.files import read_file
-from sentdist.data.sources.pinned import read_source
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.sources.hub import read_source
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tasks_data import write_table

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.own.rows import read_groups, read_queries, read_rows
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN
 from sentdist.plan.corpora.own import own_section
 from sentdist.plan.stage import Json
 from sentdist.stages.planning.resolve import FileResolver

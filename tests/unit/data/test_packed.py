@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import own_table
+from sentdist.data.own.files import own_table
 from sentdist.data.sources import separated
 from sentdist.data.sources.files import file_facts, known_names, locate, read_file
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.texts import looks_like_a_file, open_texts
 from sentdist.errors import DataError
+from sentdist.files import PACKABLE, PARQUET, TABLES, suffix_of
 from sentdist.plan.task_names import no_task
-from sentdist.table_files import PACKABLE, PARQUET, TABLES, suffix_of
 
 ROWS = [{"question": f"Größe {n}, bitte?", "answer": f'"so" ist es, und {n}'} for n in range(30)]
 

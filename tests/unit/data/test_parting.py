@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import own_table
-from sentdist.data.own.usual_names import KNOWN_NAMES
-from sentdist.data.sources.parting import separators
+from sentdist.data.own.columns import KNOWN_NAMES
+from sentdist.data.own.files import own_table
+from sentdist.data.sources.csv_dialect import separators
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 

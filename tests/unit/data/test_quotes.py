@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentdist.data.own.file_format import own_table
-from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
-from sentdist.data.sources.pinned import read_source
+from sentdist.data.own.files import own_table
+from sentdist.data.sources.csv_dialect import line_of_escaped_mark, line_of_open_quote
+from sentdist.data.sources.hub import read_source
 from sentdist.data.sources.separated import FileFormat
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError

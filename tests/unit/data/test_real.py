@@ -9,23 +9,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.build_corpus import build_corpus
-from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.folds import faq_pairs
-from sentdist.data.overlap import pairs_seen
-from sentdist.data.retrieval import read_retrieval
+from sentdist.data.checked_rows import Pairs, read_pairs
+from sentdist.data.corpus import OpenedCorpus, build_corpus
+from sentdist.data.leaks import pairs_seen
+from sentdist.data.retrieval import faq_pairs, read_retrieval
 from sentdist.data.sampler import epoch_batches
-from sentdist.data.sources.pinned import inspect_source, read_source
-from sentdist.data.sts_pairs import Pairs, read_pairs
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.errors import DataError
-from sentdist.plan.pinned_tasks import pinned_task
+from sentdist.plan.recipe_tasks import pinned_task
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.tasks.classification import LoadedClassification
-from sentdist.stages.tasks.clustering import LoadedClustering
+from sentdist.stages.tasks.classification import LoadedClassification, LoadedClustering
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.pairs import LoadedPairs
-from sentdist.stages.tasks.reranking import LoadedReranking
+from sentdist.stages.tasks.retrieval import LoadedReranking
+from sentdist.stages.tasks.sts import LoadedPairs
 from tests.support.machine_speed import slower_than_reference
 
 pytestmark = pytest.mark.data
@@ -92,7 +89,7 @@ def test_planning_over_all_sts_sets_is_quick(data_root: Path, tmp_path: Path) ->
     Python may compile there what it imports."""
     script = (
         "import time; started = time.process_time()\n"
-        "from pathlib import Path; from sentdist.data.sources.pinned import inspect_source\n"
+        "from pathlib import Path; from sentdist.data.sources.hub import inspect_source\n"
         f"for name in {[f'sts/{year}' for year in STS_YEARS]!r} + ['sts/stsb', 'sts/sick', 'nli/triplets', 'text/wiki']:\n"
         f"    inspect_source(name, data_root=Path({str(data_root)!r}))\n"
         "print(time.process_time() - started)"

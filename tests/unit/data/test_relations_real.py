@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.relations import RelationSource, join_relations
-from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 
 pytestmark = pytest.mark.data

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.candidates import read_candidates
-from sentdist.data.labels import read_labelled
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.checked_rows import read_candidates, read_labelled, read_pairs
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 
 

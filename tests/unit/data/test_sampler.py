@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sentdist.data import sampler
-from sentdist.data.sampler import _Packing, epoch_batches
-from sentdist.data.seeded_order import shuffled
+from sentdist.data.sampler import _Packing, epoch_batches, shuffled
 from sentdist.errors import DataError
 
 GOLDEN_ORDER = [6, 2, 8, 1, 3, 9, 0, 5, 4, 7]  # of ten rows in epoch 0 of seed 0

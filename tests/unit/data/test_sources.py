@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.sources.file_facts import recall
-from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.errors import DataError
 
 TRIPLETS = {
@@ -191,7 +191,7 @@ def test_remembered_facts_need_no_pyarrow(root: Path) -> None:
     _made_long_ago(root / "nli" / "triplets.parquet")
     inspect_source("nli/triplets", data_root=root)
     script = (
-        "import sys; from pathlib import Path; from sentdist.data.sources.pinned import inspect_source\n"
+        "import sys; from pathlib import Path; from sentdist.data.sources.hub import inspect_source\n"
         f"inspect_source('nli/triplets', data_root=Path({str(root)!r})); inspect_source('generated/nli', split='train')\n"
         "print(sorted({'pyarrow', 'datasets', 'torch', 'pandas'} & set(sys.modules)))"
     )

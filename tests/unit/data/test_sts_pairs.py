@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.checked_rows import read_pairs
 from sentdist.errors import DataError
 
 

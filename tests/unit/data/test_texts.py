@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sentdist.data.checked_rows import read_pairs
 from sentdist.data.sources.files import read_file
-from sentdist.data.sts_pairs import read_pairs
 from sentdist.data.texts import looks_like_a_file, open_texts
 from sentdist.errors import DataError
 

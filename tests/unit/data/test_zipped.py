@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.retrieval import read_retrieval
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 

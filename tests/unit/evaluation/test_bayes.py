@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bayes import another_task, outperforming, practical
+from sentdist.evaluation.significance import another_task, outperforming, practical
 
 
 def test_the_integral_is_that_of_a_simulation() -> None:

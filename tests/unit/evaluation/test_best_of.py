@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
-from sentdist.evaluation.optimism import optimism
+from sentdist.evaluation.search_statistics import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best, optimism
 
 SCORES = [70.0, 72.5, 72.5, 71.0, 75.0, 60.0]
 OTHERS = [71.0, 73.0, 72.5, 74.0]

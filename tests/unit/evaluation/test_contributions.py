@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, f1_score, v_measure_score
 
-from sentdist.evaluation import contributions
+from sentdist.evaluation import items as contributions
 
 COPIES = 200  # of all items but one: an item more is then a small step of its weight
 

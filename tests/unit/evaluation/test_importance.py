@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.importance import LEAST_TRIALS, Field, _distribution, _Measure, importances
+from sentdist.evaluation.search_statistics import LEAST_TRIALS, Field, _distribution, _Measure, importances
 
 pytest.importorskip("optuna")
 

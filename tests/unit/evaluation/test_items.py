@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.sts_pairs import read_pairs
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.checked_rows import read_pairs
+from sentdist.data.leaks import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import ClusteringTask
-from sentdist.stages.tasks.clustering import load_clustering
+from sentdist.stages.tasks.classification import load_clustering
 from sentdist.stages.tasks.retrieval import load_retrieval
 from tests.support.tasks_data import write_table
 

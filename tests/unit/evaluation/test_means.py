@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sentdist.evaluation.means import mean_of_all
+from sentdist.evaluation.sts import mean_of_all
 
 
 @pytest.mark.parametrize(

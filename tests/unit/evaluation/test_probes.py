@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.probes import probe_distribution, probe_regression
+from sentdist.evaluation.linear_models import probe_distribution, probe_regression
 
 S, V = 600, 5
 DRAW = np.random.default_rng(0)

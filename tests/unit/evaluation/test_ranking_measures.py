@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.evaluation.reranking import score_candidates
-from sentdist.evaluation.retrieval import rank_by, score_ranking
+from sentdist.evaluation.retrieval import rank_by, score_candidates, score_ranking
 
 ir_measures = pytest.importorskip("ir_measures", reason="it has no wheel for ARM")
 AP, RR, R, Success, NDCG = (getattr(ir_measures, name) for name in ("AP", "RR", "R", "Success", "nDCG"))

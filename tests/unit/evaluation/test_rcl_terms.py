@@ -11,7 +11,7 @@ import yaml
 
 from rayjobs.benchmarks.rcl_terms import HEADER, table
 from sentdist.errors import DataError
-from sentdist.evaluation.rcl_terms import rcl_terms
+from sentdist.evaluation.geometry import rcl_terms
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

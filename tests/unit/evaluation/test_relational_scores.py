@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.link_prediction import score_links
-from sentdist.evaluation.metrics import paired_cosines, spearman
 from sentdist.evaluation.relational import (
     relation_cosines,
     relation_weights,
     relational_queries,
     relational_similarities,
+    score_links,
     similarities_by_relation,
     weight_curve,
 )
+from sentdist.evaluation.sts import paired_cosines, spearman
 
 NAMES = ("entailment", "duplicate-question", "paraphrase")
 CLOSE = 1e-12  # float64 cosines

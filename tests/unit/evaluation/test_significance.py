@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.stats import dunnett, ttest_1samp, ttest_rel
 
 from sentdist.errors import DataError
-from sentdist.evaluation.contributions import of_mean
+from sentdist.evaluation.items import of_mean
 from sentdist.evaluation.significance import ONE_GROUP, Difference, against, may_be_best, over_tasks
 from sentdist.evaluation.variation import Column, Entry
 

@@ -11,8 +11,7 @@ import pytest
 import scipy.stats
 
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import paired_cosines
-from sentdist.evaluation.sts import Aggregation, StsScore, jaccard_scores, score_similarities
+from sentdist.evaluation.sts import Aggregation, StsScore, jaccard_scores, paired_cosines, score_similarities
 
 
 def _pairs(num_pairs: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

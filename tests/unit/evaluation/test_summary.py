@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.summary import summarize
+from sentdist.evaluation.significance import summarize
 
 
 def test_summary_and_its_interval_by_hand() -> None:

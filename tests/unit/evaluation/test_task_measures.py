@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import v_measure_score
 
 from sentdist.errors import DataError
-from sentdist.evaluation.clustering import score_clusters
-from sentdist.evaluation.paraphrases import score_paraphrases
-from sentdist.evaluation.reranking import score_candidates
+from sentdist.evaluation.classification import score_clusters
+from sentdist.evaluation.retrieval import score_candidates
+from sentdist.evaluation.sts import score_paraphrases
 
 
 def _average_precision(scores: list[float], labels: list[int]) -> float:

@@ -9,10 +9,10 @@ from sklearn.model_selection import StratifiedKFold
 
 from rayjobs.benchmarks.senteval_classifier import nested_accuracy
 from sentdist.errors import DataError
-from sentdist.evaluation import linear_models, transfer
+from sentdist.evaluation import linear_models
+from sentdist.evaluation import linear_models as transfer
 from sentdist.evaluation.classification import PENALTIES
-from sentdist.evaluation.linear_models import trained_side_by_side
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
+from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_dev, senteval_split, trained_side_by_side
 
 
 def _planted(num_rows: int = 240, width: int = 32, distance: float = 2.2, seed: int = 0) -> tuple[np.ndarray, list[str]]:

@@ -13,9 +13,8 @@ from scipy.special import polygamma
 from scipy.stats import norm, t
 
 from rayjobs.benchmarks.null_tasks import false_positives_of_means
-from sentdist.evaluation.few_seeds import moderated
 from sentdist.evaluation.significance import Difference, against, may_be_best, over_tasks
-from sentdist.evaluation.variation import Column, Entry
+from sentdist.evaluation.variation import Column, Entry, moderated
 
 
 def _entry(

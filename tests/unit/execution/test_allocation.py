@@ -10,9 +10,9 @@ from unittest.mock import Mock
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution import local_sweep, sweep
-from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.cluster.nodes import Node
+from sentdist.execution import build_recipe as local_sweep
+from sentdist.execution import sweep
+from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.searching import on_cluster
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context

@@ -15,9 +15,9 @@ from ray.exceptions import ActorDiedError, WorkerCrashedError
 from sentdist.errors import ArtifactLost, DataError, ResourceError
 from sentdist.execution.board import actor
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.cluster.ray_errors import HostTakenAwayError
+from sentdist.execution.board.watchdog import Attempts, GroupLostError, end_of
+from sentdist.execution.cluster.connection import HostTakenAwayError
 from tests.unit.execution.test_board_losses import SAID, STAGE, _submission
 
 

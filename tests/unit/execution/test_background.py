@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sentdist.execution.board.background import BackgroundTasks
+from sentdist.execution.board.submissions import BackgroundTasks
 
 
 def test_what_a_task_raises_is_logged_at_once_and_a_cancelled_one_says_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,10 +14,9 @@ from ray.exceptions import ObjectLostError
 
 from sentdist.errors import StoreError
 from sentdist.execution.banks import owner, reader
-from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, HeldBank
-from sentdist.execution.banks.placement import BankPlacement
+from sentdist.execution.banks.owner import BankOrder, BankPlacement, EmbeddingBanks, HeldBank
 from sentdist.execution.banks.reader import ObjectStoreBank, open_orders, order_of
-from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.cluster.address import HEAD
 from sentdist.learning.bank_shape import BankShape
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

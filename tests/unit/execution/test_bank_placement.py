@@ -12,8 +12,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.banks import owner, reader
-from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks
-from sentdist.execution.banks.placement import disk_to_spill_to, placement_for, smallest_object_store
+from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, disk_to_spill_to, placement_for, smallest_object_store
 from sentdist.learning.bank_shape import BankShape
 
 MIB = 2**20

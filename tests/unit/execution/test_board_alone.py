@@ -14,16 +14,16 @@ import pytest
 from ray.exceptions import ActorUnavailableError, RayError
 
 from sentdist.errors import ArtifactLost, DataError, SentdistError
-from sentdist.execution.board import actor, client, event_log
+from sentdist.execution.board import actor, client
+from sentdist.execution.board import events as event_log
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import ResizableSemaphore, Submission
 from sentdist.execution.demand import stage_demand
 from sentdist.objectives.entropy import Entropy
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Bank, Train

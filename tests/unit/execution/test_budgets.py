@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.execution.searching import prices
-from sentdist.execution.searching.budgets import Finalists, check_budget
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
+from sentdist.execution.searching import budgets as prices
+from sentdist.execution.searching.budgets import Finalists, Forecasts, StoreBefore, check_budget, spent_on
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch

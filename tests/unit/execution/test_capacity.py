@@ -9,11 +9,10 @@ import pytest
 from sentdist.errors import ResourceError
 from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
 from sentdist.execution.cluster.nodes import Node, nodes_of, old_gpu_of
-from sentdist.execution.demand import ElasticWidth, stage_demand, uses_worker_group
-from sentdist.execution.device_lines import gpu_memory_note, gpus_line
+from sentdist.execution.demand import ElasticWidth, gpu_memory_note, gpus_line, stage_demand, uses_worker_group
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.execution.training.resume import CheckpointClock
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport, StepSeconds
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from tests.parity.processes import run_in_processes
 
 SECONDS = StepSeconds(data=0, forward=0, loss=0, backward=0, optimizer=0, waiting=0)

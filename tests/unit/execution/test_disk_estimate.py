@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.execution.disk_estimate import (
+from sentdist.execution.plan_facts import (
     CHECKPOINT_BYTES,
     CHECKPOINTS,
     SMALL_STAGE_BYTES,

@@ -7,15 +7,14 @@ from dataclasses import replace
 import pytest
 
 from sentdist.errors import ResourceError
+from sentdist.execution.board import actor as snapshot
 from sentdist.execution.board import worker_groups
-from sentdist.execution.capacity import capacity, with_devices
-from sentdist.execution.cluster import snapshot
+from sentdist.execution.capacity import capacity, gpu_types_note, with_devices, with_gpu_type
 from sentdist.execution.cluster.nodes import node_of, old_gpu_of
 from sentdist.execution.demand import pool_demand, stage_demand
-from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
 from sentdist.execution.training.worker_group import _scaling
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Bank, Rung, Scores
 from tests.unit.execution.test_capacity import TRAIN
 

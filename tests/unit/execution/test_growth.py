@@ -8,10 +8,9 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.capacity import capacity, with_devices
-from sentdist.execution.cluster import growth
-from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
-from sentdist.execution.cluster.nodes import Node
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.cluster import nodes as growth
+from sentdist.execution.cluster.nodes import UNBOUNDED, ClusterNodes, Node, _groups, groups_of_launcher, groups_of_list, nodes_to_come
+from sentdist.plan.sections import Runtime
 
 GPU_NODE = Node(cpus=4.0, gpus=1.0)
 LAUNCHER = {

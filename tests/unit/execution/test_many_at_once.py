@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.execution.disk_estimate import search_disk_estimate
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
+from sentdist.execution.plan_facts import search_disk_estimate
+from sentdist.execution.searching.budgets import Forecasts, StoreBefore, spent_on
 from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.overlaps import build_overlaps
-from sentdist.store.forecast import forecast
+from sentdist.stages.text_stages import build_overlaps
+from sentdist.store.garbage import forecast
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import tiny_search

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from sentdist.execution.board import printer
+from sentdist.execution.board import client as printer
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.progress import SweepProgress
+from sentdist.execution.plan_facts import SweepProgress
 
 
 def _event(label: str) -> StageEvent:

@@ -13,18 +13,17 @@ import torch
 from safetensors.torch import load_file
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.demand import Demand
 from sentdist.execution.training import rank
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first_rank, train_rank
+from sentdist.execution.training.rank import engine_of, train_as_first_rank, train_rank
 from sentdist.learning.engine import TorchEngine
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.train_setup import Ranks
 from sentdist.tracking.tracker import NullRun
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.rank_threads import on_ranks

@@ -13,13 +13,14 @@ import pytest
 import torch
 
 from sentdist.execution.demand import stage_demand
-from sentdist.execution.training import rank, reporter
-from sentdist.execution.training.reporter import ProgressReporter
+from sentdist.execution.training import rank
+from sentdist.execution.training import rank as reporter
+from sentdist.execution.training.rank import ProgressReporter
 from sentdist.learning.loop import StepReport
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.ranks import ALONE, Ranks
+from sentdist.stages.train_setup import ALONE, Ranks
 from sentdist.store.store import ArtifactStore
 from tests.support.every_stage import one_of_each
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import one_line
-from sentdist.execution.cluster.messages import console_line
+from sentdist.execution.cluster.connection import console_line
 
 RAYLET = """Raylet is terminated. Termination is unexpected. Possible reasons include: (1) SIGKILL by the user or system OOM killer. Last 20 lines \
 of the Raylet logs:

@@ -10,7 +10,7 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.cluster.connection import check_auth_mode
-from sentdist.execution.sigterm import end_on_sigterm
+from sentdist.machine import end_on_sigterm
 from sentdist.stages.planning.planned import planned
 
 RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"

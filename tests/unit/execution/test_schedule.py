@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from sentdist.execution.board.speeds import Speeds
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.board.watchdog import Speeds
 from sentdist.execution.board.worker_groups import StartedGroup, WorkerGroups
 from sentdist.execution.demand import Demand
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

@@ -12,15 +12,13 @@ from typing import Any, ClassVar
 import pytest
 
 from sentdist.errors import DataError, StoreError
-from sentdist.execution.searching import prices
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.old_rungs import drop_left, keep_curve_of
+from sentdist.execution.searching import budgets as prices
+from sentdist.execution.searching.conductor import Conductor, drop_left, keep_curve_of
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train, to_share
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore, rung_score
-from sentdist.store.curves import read_pruned_curve
-from sentdist.store.searches import RungReached, SearchTrial, TrialState
+from sentdist.store.searches import RungReached, SearchTrial, TrialState, read_pruned_curve
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.tiny_data import write_data

@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.execution.searching import budgets, in_process, prices
+from sentdist.execution.searching import budgets, in_process
+from sentdist.execution.searching import budgets as prices
 from sentdist.execution.searching import conductor as conducting
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.halving import survives_rung
+from sentdist.execution.searching.conductor import Conductor, survives_rung
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.dev_scorer import DevScorer
 from sentdist.stages.devices import on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.stages.train import TrainSession
+from sentdist.stages.train_setup import DevScorer
 from sentdist.store.searches import SearchEvent, SearchState, find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data

@@ -15,17 +15,17 @@ from typing import Any, cast
 
 import pytest
 
-from sentdist.data.targets import read_counts
+from sentdist.data.tagging import read_counts
 from sentdist.errors import ArtifactLost, DataError
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import Ranks
 from sentdist.stages.sharded import ShardedBody, body_of, build_in_shards, shard_name
+from sentdist.stages.train_setup import Ranks
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

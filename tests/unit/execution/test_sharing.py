@@ -11,11 +11,12 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster.address import LocalNode
-from sentdist.execution.parallel import embed, embed_shared, sharing
+from sentdist.execution.parallel import embed, sharing
+from sentdist.execution.parallel import sharing as embed_shared
 from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.stages.context import Context
 from sentdist.stages.scores.embed_sentences import Embed
 from sentdist.store.store import ArtifactStore

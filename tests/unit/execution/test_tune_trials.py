@@ -13,9 +13,11 @@ import pytest
 from ray import tune
 
 from sentdist.errors import ResourceError, SweepStopped
-from sentdist.execution import trial_processes, trials, tune_run
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, run_in_tune, take_failure
+from sentdist.execution import trials
+from sentdist.execution import trials as trial_processes
+from sentdist.execution import trials as tune_run
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.trials import LOST_ACTORS, STOPPED, report_end, run_in_tune, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file, save_file
 
-from sentdist.inference.averaged import average_encoders
+from sentdist.inference.export import average_encoders
 
 
 def test_weights_are_means_and_the_rest_is_the_first_ones(tiny_encoder_dir: Path, tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.inference.embedding_file import SUFFIXES, TextsDigest, check_made_by, embedding_writer, facts_of, open_embeddings
+from sentdist.inference.export import check_output
 from sentdist.inference.nearest import SearchedFiles
-from sentdist.inference.outputs import check_output
 from sentdist.plan.stage import Json
 
 FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}

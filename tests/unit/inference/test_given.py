@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.inference.given import given_embeddings, given_names, given_sentences
+from sentdist.inference.arguments import given_embeddings, given_names, given_sentences
 
 
 def test_one_sentence_and_any_iterable_of_them() -> None:

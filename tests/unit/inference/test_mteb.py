@@ -14,8 +14,7 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import paired_cosines
-from sentdist.evaluation.sts import score_similarities
+from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.specs import EncoderUse
 

@@ -49,7 +49,7 @@ def _compare(*arguments: str | Path) -> Result:
 
 
 def test_scores_of_items_make_mtebs_own_scores(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    from sentdist.inference.mteb_items import Predictions, predicted_scores
 
     folders = [Predictions.of(str(run.folder)) for run in runs]
     found = predicted_scores((folders[0], folders[1]), [CLASSES], tmp_path)
@@ -170,7 +170,7 @@ def broken(runs: tuple[_Run, _Run], tmp_path: Path) -> Iterator[Path]:
     ],
 )
 def test_broken_predictions_say_where(broken: Path, text: str, message: str, runs: tuple[_Run, _Run], tmp_path: Path) -> None:
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    from sentdist.inference.mteb_items import Predictions, predicted_scores
 
     broken.write_text(text)
     folders = Predictions.of(str(broken.parent)), Predictions.of(str(runs[1].folder))
@@ -181,7 +181,7 @@ def test_broken_predictions_say_where(broken: Path, text: str, message: str, run
 
 def test_parts_are_matched_by_their_names(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
     """mteb writes subsets in the order in which they were run."""
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    from sentdist.inference.mteb_items import Predictions, predicted_scores
 
     shutil.copytree(runs[0].folder / "predictions", tmp_path / "other")
     path = next((tmp_path / "other").rglob("TinyTwoLanguages_predictions.json"))

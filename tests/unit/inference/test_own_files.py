@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.inference.own_files import own_files
+from sentdist.inference.planned_scores import own_files
 
 
 @pytest.fixture

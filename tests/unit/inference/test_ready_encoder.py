@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from sentdist.errors import DataError, EncoderError, ResourceError
 from sentdist.inference import ready_encoder
 from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
+from sentdist.inference.nearest import SameEncoder
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver

@@ -15,7 +15,7 @@ import torch
 
 from sentdist.errors import DataError
 from sentdist.learning.bank import FileBank
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.stages import banks
 from sentdist.stages.banks import BankBody
 from sentdist.stages.context import Context

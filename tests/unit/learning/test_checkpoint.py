@@ -18,7 +18,7 @@ from sentdist.learning.checkpoint import (
     save_rng,
     write_progress,
 )
-from sentdist.learning.early_stopping import EarlyStopping
+from sentdist.learning.optimization import EarlyStopping
 
 FACTS = EngineFacts(engine="torch", zero_stage=0, world_size=2)
 

@@ -9,7 +9,7 @@ from functools import reduce
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.learning.early_stopping import EarlyStopping
+from sentdist.learning.optimization import EarlyStopping
 
 
 def steps_until_over(rule: EarlyStopping, losses: list[float]) -> int | None:

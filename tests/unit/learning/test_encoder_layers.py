@@ -11,8 +11,8 @@ import torch
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import EncoderSpec, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train

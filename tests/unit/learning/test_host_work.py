@@ -19,14 +19,12 @@ import sentdist
 from rayjobs.benchmarks import host_time
 from sentdist.learning import bank as bank_module
 from sentdist.learning.bank import FileBank
-from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.token_table import TokenTable
+from sentdist.learning.encoder.tokens import Batch, TokenTable
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.grad_cache import micro_batches
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.optimization import Learner, Optimization
 from tests.support import make
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.tiny_encoders import tiny_encoder

@@ -12,9 +12,8 @@ from torch import Tensor, nn
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, adamw, parameter_groups
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.objective import WeightedSum
+from sentdist.learning.optimization import Learner, Optimization, adamw, parameter_groups
 from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 

@@ -16,12 +16,11 @@ from torch.nn import functional as F
 from transformers import AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder.declared import FIXED, SAME_AS, why_refused
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.nomic import FIXED, SAME_AS
 from sentdist.learning.encoder.pretrained import load_configuration
-from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.optimization import Optimization, parameter_groups
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 

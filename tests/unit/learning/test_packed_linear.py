@@ -9,9 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from sentdist.learning.encoder import packed_linear
-from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.packed_linear import packed_linears
+from sentdist.learning.encoder import encode as packed_linear
+from sentdist.learning.encoder.encode import encode, packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 

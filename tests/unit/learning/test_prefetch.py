@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 
 

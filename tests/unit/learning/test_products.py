@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import precision, products
+from sentdist.learning import precision
+from sentdist.learning import precision as products
 from sentdist.learning.encoder import sentence_encoder
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import autocast

@@ -14,8 +14,7 @@ from transformers import AutoConfig, AutoModel
 
 from sentdist.errors import EncoderError
 from sentdist.families import FAMILIES, FLAT_FAMILIES, families_where, family_of
-from sentdist.learning.encoder.declared import tokens_within
-from sentdist.learning.encoder.refused import why_refused
+from sentdist.learning.encoder.declared import tokens_within, why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, word_tokenizer

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sentdist.learning.encoder.flat_attention import Segments, flat_attention
-from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
+from sentdist.learning.encoder.pooling import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.tiny_encoders import SENTENCES
 

@@ -10,8 +10,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import NAMES_FILE, VECTORS_FILE, Relations, has_relations, read_relations, write_relations
 
 TABLE = Relations(names=("entailment", "duplicate-question"), vectors=np.arange(8, dtype=np.float32).reshape(2, 4))

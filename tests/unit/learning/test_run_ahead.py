@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
 from sentdist.learning import loop
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.objective import Objective

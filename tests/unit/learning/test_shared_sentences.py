@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import shared_sentences
-from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.shared_sentences import SharedSentences
+from sentdist.learning import gather as shared_sentences
+from sentdist.learning.encoder.tokens import TokenBatch, collate
+from sentdist.learning.gather import SharedSentences
 
 SENTENCES = ["bb", "a" * 40, "bb", "cccc", "d" * 9, "e", "f" * 30, "e"]
 

@@ -13,16 +13,15 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sentdist.learning import anchor_blocks
 from sentdist.learning import engine as engine_module
+from sentdist.learning import grad_cache as anchor_blocks
 from sentdist.learning import precision as precision_module
 from sentdist.learning.encoder import flat_attention
-from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.learning.precision import autocast
 from tests.parity.toy import WIDTH, ToyBank, toy_batches
 from tests.support import make

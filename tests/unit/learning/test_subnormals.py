@@ -10,7 +10,7 @@ from torch import nn
 
 from sentdist.learning.loop import StepReport
 from sentdist.learning.optimization import Optimization, adamw
-from sentdist.learning.subnormals import subnormals_flushed
+from sentdist.learning.precision import subnormals_flushed
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

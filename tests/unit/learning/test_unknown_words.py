@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.learning.encoder.tokens import UnknownWords
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.objective import Objective
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.encoder.tokens import Batch, collate
+from sentdist.learning.objective import Objective, WeightedSum
 
 BATCH = Batch(tokens=collate([[1, 2], [3]]), num_columns=2, first_row=0, sentence_ids=np.array([[0], [1]]))
 

@@ -10,11 +10,10 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError
-from sentdist.learning.projected import Projected
+from sentdist.learning.objective import Projected
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries, Adversary
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import Adversaries, Adversary, AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.target_tables import RandomTargets
 from tests.parity.test_auxiliary import CHANNELS, TARGETS, WEIGHTS, B, D, batch_of, made, random_embeddings
 from tests.support import make

@@ -13,11 +13,10 @@ import pytest
 import sentdist
 from sentdist.objectives.mlm import MaskedLM
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.objectives.rcl import RCL
-from sentdist.objectives.regulators import Regulators
+from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.plan.objectives import OBJECTIVES, Sum, Term
 from sentdist.plan.stages import Train
-from sentdist.report.cell_facts import CellFacts
+from sentdist.report.score_rows import CellFacts
 from tests.support.planning import plan_of, small_recipe
 
 ROOM = Path(sentdist.__file__).parent

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, collate
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.objective import WeightedSum
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked
 from tests.support import make
 from tests.support.mask_tokens import maskable_encoder

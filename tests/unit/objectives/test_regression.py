@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sentdist.errors import DataError
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.objectives.learned.regression import RegressionHead
 from sentdist.objectives.regression import Regression, cross_entropy, prediction_errors
 from tests.support import make

@@ -9,18 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.encoder_export import card_of
+from sentdist.api.encoders import card_of
 from sentdist.errors import RecipeError
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.score_rows import TableRows
+from sentdist.report.score_rows import CellFacts, TableRows
 from sentdist.report.selection import chosen_cells
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import build_table
 from sentdist.stages.cards import training_card
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.building import run_local
 from tests.support.planning import plan_of, small_recipe

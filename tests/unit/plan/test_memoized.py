@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sentdist.plan.memoized import memoized
+from sentdist.plan.stage import memoized
 from sentdist.plan.unroll import unroll
 from tests.support.planning import FixedResolver, small_recipe
 

@@ -11,12 +11,12 @@ from sentdist.errors import RecipeError
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.corpora.own import own_section
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.own_tasks import own_test_names
 from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
+from sentdist.plan.task_names import own_test_names
 from sentdist.plan.unroll import Plan
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.sweep_summary import sweep_metric

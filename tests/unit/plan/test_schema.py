@@ -15,14 +15,12 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.frozen import Frozen
-from sentdist.plan.field_comments import field_comments
 from sentdist.plan.recipe import Recipe
-from sentdist.plan.runtime import Runtime
-from sentdist.plan.schema import keep_schema_of, recipe_schema
-from sentdist.plan.sections import EncoderSection, EvaluationSection, Method, SelectionSection
+from sentdist.plan.schema import field_comments, keep_schema_of, recipe_schema
+from sentdist.plan.sections import EncoderSection, EvaluationSection, Method, Runtime, SelectionSection
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
-from sentdist.plan.strict_yaml import parsed_yaml
+from sentdist.plan.wording import parsed_yaml
 from tests.support.planning import RECIPES, small_values
 
 SCHEMA_FILE = RECIPES / "recipe.schema.json"

@@ -18,9 +18,8 @@ from sentdist.plan.corpora.relations import LinksSection, RelationsSection
 from sentdist.plan.corpora.rows import RowsSection
 from sentdist.plan.objectives import OBJECTIVES, Term
 from sentdist.plan.recipe import load_recipe
-from sentdist.plan.relational import RelationalScoring
 from sentdist.plan.sections import EncoderSection, Method, TargetsSection
-from sentdist.plan.specs import Probes, Regularizers, Stopping, Training
+from sentdist.plan.specs import Probes, Regularizers, RelationalScoring, Stopping, Training
 from sentdist.plan.stages import Train
 from tests.support.planning import RECIPES, shipped_plan
 

@@ -11,7 +11,7 @@ import yaml
 
 from sentdist.errors import RecipeError
 from sentdist.plan.recipe import load_recipe
-from sentdist.plan.strict_yaml import DEEPEST, MOST_BYTES, MOST_VALUES, StrictLoader, parsed_yaml
+from sentdist.plan.wording import DEEPEST, MOST_BYTES, MOST_VALUES, StrictLoader, parsed_yaml
 from tests.support.machine_speed import slower_than_reference
 from tests.support.planning import small_values
 
@@ -80,7 +80,7 @@ def test_what_people_write_is_read_as_before() -> None:
     ids=["seeds × grid", "grid", "folds", "same seed", "long key", "long task", "many mistakes"],
 )
 def test_absurd_sizes_are_refused_at_once_in_a_line(changes: dict[str, object], found: str, tmp_path: Path) -> None:
-    from sentdist.plan.grid import grid_points
+    from sentdist.plan.unroll import grid_points
 
     path, slower = _small(tmp_path, **changes), slower_than_reference()
     began = time.process_time()
@@ -99,7 +99,7 @@ def _small(folder: Path, **changes: object) -> Path:
 def test_it_reads_alike_where_pyyaml_has_no_libyaml(monkeypatch: pytest.MonkeyPatch) -> None:
     quick = [parsed_yaml(path.read_text(), where="recipe", expected="", remedy="") for path in RECIPES]
     monkeypatch.setattr(yaml, "__with_libyaml__", False)
-    slow = module_from_spec(spec := find_spec("sentdist.plan.strict_yaml"))  # type: ignore[arg-type]
+    slow = module_from_spec(spec := find_spec("sentdist.plan.wording"))  # type: ignore[arg-type]
     spec.loader.exec_module(slow)  # type: ignore[union-attr]
     assert yaml.parser.Parser in slow.StrictLoader.__mro__ and yaml.parser.Parser not in StrictLoader.__mro__
     assert [slow.parsed_yaml(path.read_text(), where="recipe", expected="", remedy="") for path in RECIPES] == quick

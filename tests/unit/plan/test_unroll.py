@@ -10,8 +10,8 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
-from sentdist.plan.pinned_tasks import pinned_task
 from sentdist.plan.recipe import recipe_from_values
+from sentdist.plan.recipe_tasks import pinned_task
 from sentdist.plan.resolver import Pin
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Json

@@ -16,9 +16,9 @@ from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.specs import View
 from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.report.method_figures import probe_plot
 from sentdist.report.papers.auxiliary import AUXILIARY_TABLES, TABLES, AuxiliaryFacts, auxiliary_facts
 from sentdist.report.printed import STS_COLUMNS
-from sentdist.report.probes import probe_plot
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 

@@ -6,17 +6,15 @@ import pytest
 
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.objectives.rcl import RCL
-from sentdist.objectives.regulators import Regulators
+from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import AnyObjective, Sum, Term
-from sentdist.plan.relational import RelationalScoring, RelationWeight
-from sentdist.plan.specs import LexicalSpec, Regularizers, View
+from sentdist.plan.specs import LexicalSpec, Regularizers, RelationalScoring, RelationWeight, View
 from sentdist.plan.stages import Train
-from sentdist.report.cell_facts import CellFacts
+from sentdist.report.score_rows import CellFacts
 from tests.support.planning import RECIPES, shipped_plan
 
 TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)

@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import cell_text
+from sentdist.report import tables as cell_text
 from sentdist.report.comparisons import Comparison, p_text
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, TableRows

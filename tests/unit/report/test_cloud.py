@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from sentdist.errors import DataError
-from sentdist.report import cloud
-from sentdist.report.cloud import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
-from sentdist.report.inline_svg import inline_svg
-from sentdist.stages.scores.cloud import SAMPLED_PAIRS, sampled_pairs
+from sentdist.report import embedding_figures as cloud
+from sentdist.report.embedding_figures import Sample, cloud_drawings, embedding_map, principal_plane, singular_spectra
+from sentdist.report.style import inline_svg
+from sentdist.stages.scores.build import SAMPLED_PAIRS, sampled_pairs
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.tasks_data import evaluated
 from tests.support.tiny_data import write_data

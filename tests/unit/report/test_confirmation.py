@@ -14,8 +14,7 @@ from sentdist.plan.unroll import Plan, Trial, unroll
 from sentdist.report.sweep_report import report_sweep
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.chosen import challengers
-from sentdist.store.confirmation import confirmation
+from sentdist.store.chosen import challengers, confirmation
 from sentdist.store.sweep import load_sweep
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

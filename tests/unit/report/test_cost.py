@@ -11,8 +11,8 @@ from matplotlib.image import imread
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
-from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
-from sentdist.report.forest import task_forest
+from sentdist.report.figures import task_forest
+from sentdist.report.selection import Cost, cost_plot, costs, work, work_unit
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 

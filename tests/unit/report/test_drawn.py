@@ -16,15 +16,22 @@ from matplotlib.colors import same_color, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from sentdist.evaluation.importance import Importance
+from sentdist.evaluation.search_statistics import Importance
 from sentdist.evaluation.significance import Difference
-from sentdist.report import cloud, cost, figures, forest, probes, similarity, sweep_drawings, thresholds, useb_figure
-from sentdist.report.inline_svg import inline_svg
+from sentdist.report import embedding_figures as cloud
+from sentdist.report import embedding_figures as similarity
+from sentdist.report import figures, sweep_drawings
+from sentdist.report import figures as forest
+from sentdist.report import method_figures as probes
+from sentdist.report import method_figures as thresholds
+from sentdist.report import method_figures as useb_figure
+from sentdist.report import selection as cost
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.search import budgets, importance, parallel
+from sentdist.report.search import budgets, parallel
+from sentdist.report.search import parallel as importance
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, search_facts
-from sentdist.report.style import INK, Drawing, legend_columns, save, styles_of
-from sentdist.report.useb import FOUR, RELATION
+from sentdist.report.style import INK, Drawing, inline_svg, legend_columns, save, styles_of
+from sentdist.report.sweep_rows import FOUR, RELATION
 from tests.support.synthetic_searches import made_up_search
 
 UNIT = "average of 7 tasks (Spearman's correlation × 100)"

@@ -12,10 +12,10 @@ import pytest
 from sentdist.plan.stage import as_number
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Trial
-from sentdist.report import brief_table as brief_table_module
-from sentdist.report.brief_table import brief_table
+from sentdist.report import tables as brief_table_module
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows
+from sentdist.report.tables import brief_table
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.planning import plan_of, small_recipe

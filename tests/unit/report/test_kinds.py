@@ -9,8 +9,8 @@ import pytest
 
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.unroll import unroll
-from sentdist.report.brief_table import brief_table
 from sentdist.report.sweep_report import Report, report_sweep
+from sentdist.report.tables import brief_table
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore

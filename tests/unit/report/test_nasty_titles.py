@@ -18,7 +18,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.stages.context import Context
 from sentdist.store.sweep import load_sweep
-from sentdist.tracking.notes import Link, sweep_note
+from sentdist.tracking.pages import Link, sweep_note
 from sentdist.tracking.sweep_summary import summary_csv, summary_rows
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -14,7 +14,7 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
-from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.run_update import RunLayout
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -16,17 +16,15 @@ from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import paper_page
-from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import Comparison
+from sentdist.report.citations import _of_machines, _of_tests
+from sentdist.report.comparisons import AVERAGE, Comparison
 from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
 from sentdist.report.paper_page import OurRow, report_paper
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.sweep_report import _geometry_rows, _stage_rows
-from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import _of_machines, _of_tests
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.synthetic_sweeps import fill_store

@@ -17,16 +17,14 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.block import Block
-from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
-from sentdist.report.forest import forest_plot
+from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve
 from sentdist.report.papers.rcl import PAPER_REGULATORS, PAPER_TABLES
+from sentdist.report.printed import side_by_side
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.side_by_side import side_by_side
 from sentdist.report.style import Drawing, styles_of
 from sentdist.report.sweep_report import SweepPage
 from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.templating import render
+from sentdist.report.templating import Block, render
 from tests.support.pages import html_part, markdown_part
 
 pytestmark = pytest.mark.pixels

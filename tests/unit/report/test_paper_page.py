@@ -11,13 +11,13 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.plan.papers import PAPERS
+from sentdist.plan.shipped import PAPERS
 from sentdist.plan.stage import Json
-from sentdist.report.paper import tables_of
 from sentdist.report.paper_page import report_paper
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES
+from sentdist.report.printed import tables_of
 from sentdist.store.store import ArtifactStore
-from sentdist.table_text import markdown_text
+from sentdist.text import markdown_text
 from tests.support.relations_data import relations_values, write_relations_data
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

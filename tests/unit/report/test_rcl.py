@@ -8,9 +8,8 @@ from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, View
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rcl import TABLES
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.planning import plan_of, small_recipe
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.papers import PAPERS
-from sentdist.report.paper import tables_of
+from sentdist.plan.shipped import PAPERS
 from sentdist.report.paper_page import shown_tables
+from sentdist.report.printed import tables_of
 from sentdist.store.store import ArtifactStore
 from tests.support.paper_size import paper_plan
 from tests.support.planning import RECIPES

@@ -14,9 +14,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report import relations
+from sentdist.report import method_figures as relations
+from sentdist.report.method_figures import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.papers.rse import PAPER_LINKS
-from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.style import Drawing
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord

@@ -14,10 +14,9 @@ from matplotlib.image import imread
 from matplotlib.text import Text
 
 from sentdist.evaluation.significance import Difference
-from sentdist.report import forest
-from sentdist.report.cost import Cost, cost_plot
-from sentdist.report.figures import LearningCurve, learning_curves, regulators_curve
-from sentdist.report.forest import forest_plot, task_forest
+from sentdist.report import figures as forest
+from sentdist.report.figures import LearningCurve, forest_plot, learning_curves, regulators_curve, task_forest
+from sentdist.report.selection import Cost, cost_plot
 from sentdist.report.style import DOTS_AN_INCH, Drawing
 
 pytestmark = pytest.mark.pixels

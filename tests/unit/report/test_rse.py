@@ -13,10 +13,9 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import unroll
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.rse import RSE_TABLES, TABLES, RelationalFacts, link_tables
 from sentdist.report.printed import STS_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord

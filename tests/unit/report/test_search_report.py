@@ -17,7 +17,7 @@ from matplotlib.image import imread
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.evaluation.optimism import Optimism
+from sentdist.evaluation.search_statistics import Optimism
 from sentdist.plan.wording import value_text
 from sentdist.report.search.blocks import SearchPart, _optimism, lead, search_part
 from sentdist.report.search.budgets import budget_rows, dev_span

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from sentdist.evaluation.bayes import practical
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.significance import Difference, practical
 from sentdist.report.evaluated import Compared, ComparedLine, second_opinion
 
 

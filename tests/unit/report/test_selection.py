@@ -12,12 +12,12 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Plan, Trial
+from sentdist.report.citations import works_of_sweep
 from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import ChosenCell, chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import works_of_sweep
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep

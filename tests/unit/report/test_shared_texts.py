@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.task_texts import TaskTexts, shared_groups
-from sentdist.evaluation.joint_groups import joint_groups
+from sentdist.data.leaks import TaskTexts, shared_groups
+from sentdist.evaluation.items import joint_groups
 from sentdist.evaluation.significance import ONE_GROUP
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import build_table

@@ -10,9 +10,8 @@ from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.simcse import TABLES
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import build_table
 from tests.support.planning import RECIPES, shipped_plan
 

@@ -12,7 +12,7 @@ from matplotlib import rcParams
 from matplotlib.image import imread
 
 from sentdist.errors import DataError
-from sentdist.report.similarity import similarity_maps
+from sentdist.report.embedding_figures import similarity_maps
 
 pytestmark = pytest.mark.pixels
 

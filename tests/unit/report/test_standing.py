@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_text import mark
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.tables import build_table
+from sentdist.report.tables import build_table, mark
 from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")

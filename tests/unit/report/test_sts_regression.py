@@ -10,10 +10,9 @@ import pytest
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.sts_regression import REGRESSION_TABLES, TABLES, RegressionFacts
 from sentdist.report.printed import STS_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 
 

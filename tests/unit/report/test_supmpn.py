@@ -13,10 +13,9 @@ from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
 from sentdist.report.papers.supmpn import PRINTED_FRACTIONS, SUPMPN_TABLES, TABLES, PremiseFacts
 from sentdist.report.printed import STS_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from tests.support.planning import RECIPES, shipped_plan
 

@@ -10,19 +10,18 @@ from typing import Any
 
 import pytest
 
-from sentdist.palette import PALETTE
-from sentdist.plan.dev_tasks import can_choose
-from sentdist.plan.measures import Measure
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
+from sentdist.plan.task_kinds import TASK_KINDS, Measure, TaskKind
+from sentdist.plan.task_names import can_choose
 from sentdist.plan.tasks import TASKS
-from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.sweep_drawings import _styles, dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.tables import build_table
 from sentdist.store.store import ArtifactStore
+from sentdist.text import PALETTE
 from tests.support.planning import plan_of, with_method
 from tests.support.synthetic_sweeps import fill_store
 

@@ -18,12 +18,10 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
-from sentdist.report.columns import AVERAGE, lead_column, table_columns
-from sentdist.report.comparisons import Comparison, in_words
+from sentdist.report.comparisons import AVERAGE, Comparison, in_words, lead_column, table_columns
 from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
-from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, build_table
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from tests.support.pages import html_part, markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")

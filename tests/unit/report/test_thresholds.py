@@ -14,8 +14,8 @@ from matplotlib.image import imread
 
 from sentdist.errors import DataError
 from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
+from sentdist.report.method_figures import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 from sentdist.report.style import Drawing
-from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
 
 pytestmark = pytest.mark.pixels
 

@@ -8,10 +8,10 @@ import io
 import pytest
 
 from sentdist.errors import DataError
+from sentdist.report.method_figures import relations_alone
 from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.sweep_rows import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.tables import build_table
-from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
-from sentdist.report.useb_figure import relations_alone
 
 
 def _row(label: str, relation: str, seed: int, score: float) -> ResultRow:

@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.evaluation.items import Scored
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.verdict import verdict
+from sentdist.report.evaluated import verdict
 
 TASKS = {"retrieval-mine-test": TASK_KINDS["retrieval"].main, "triplets-mine-test": TASK_KINDS["triplets"].main}
 

@@ -12,8 +12,7 @@ from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, Regularizers
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
-from sentdist.report.citations import CITATIONS, givers
-from sentdist.report.works import works_of_stages, works_of_sweep
+from sentdist.report.citations import CITATIONS, givers, works_of_stages, works_of_sweep
 from tests.support.planning import RECIPES, shipped_plan
 
 NOBODY_S = ("generated/", "text/wiki", "./", "pairs.csv")  # made here; Wikipedia's, which has no paper; a user's own

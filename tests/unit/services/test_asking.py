@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.services.asking import get
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port, get
 from tests.support.listening import listening
 
 

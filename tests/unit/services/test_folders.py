@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services import folders
-from sentdist.services.folders import private_folder, ray_folder
-from sentdist.services.state import make_secret
+from sentdist.services import state as folders
+from sentdist.services.state import make_secret, private_folder, ray_folder
 
 NOBODY = 65534
 

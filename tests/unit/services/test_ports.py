@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import state_of
 from tests.support.listening import FREE

@@ -21,8 +21,7 @@ import pytest
 
 from sentdist.errors import ServerError
 from sentdist.services import processes, servers
-from sentdist.services.ports import Port
-from sentdist.services.processes import RunningServer, end, launch, noted
+from sentdist.services.processes import Port, RunningServer, end, launch, noted
 from sentdist.services.servers import Hardware, down, up
 from sentdist.services.state import State, own_store, state_of
 from tests.support.listening import FREE, listening

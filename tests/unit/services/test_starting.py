@@ -18,10 +18,11 @@ import psutil
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services import asking, folders, ports, processes, servers
-from sentdist.services.asking import Reply, get, ray_version
-from sentdist.services.ports import Port, answers
-from sentdist.services.processes import MARK, RunningServer, end, launch
+from sentdist.services import processes, servers
+from sentdist.services import processes as asking
+from sentdist.services import processes as ports
+from sentdist.services import state as folders
+from sentdist.services.processes import MARK, Port, Reply, RunningServer, answers, end, get, launch, ray_version
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import State, state_of
 from tests.support.listening import FREE, listening

@@ -14,11 +14,19 @@ from sentdist.families import FAMILIES
 from sentdist.learning.encoder.grouped_attention import grouped_attention, length_groups
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Regularizers
 from sentdist.plan.stages import Train
-from sentdist.stages.planning.attention_memory import DIFFERENTIATED_BYTES, SPREAD, WeightedLayers, mean_square
-from sentdist.stages.planning.worker_memory import ATTENTION_BYTES, encoder_size, gpu_bytes, worker_bytes
+from sentdist.stages.planning.worker_memory import (
+    ATTENTION_BYTES,
+    DIFFERENTIATED_BYTES,
+    SPREAD,
+    WeightedLayers,
+    encoder_size,
+    gpu_bytes,
+    mean_square,
+    worker_bytes,
+)
 
 ONE, HUNDRED = Runtime(engine="torch", micro_batch=1), Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)
 NUM_HEADS, LENGTH = 4, 96

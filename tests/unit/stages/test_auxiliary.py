@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from sentdist.data.targets import FileTargets
+from sentdist.data.tagging import FileTargets
 from sentdist.errors import DataError, RecipeError
-from sentdist.evaluation.probes import RegressionProbe
+from sentdist.evaluation.linear_models import RegressionProbe
+from sentdist.families import POOLINGS
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -20,9 +21,8 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Targets, Train
-from sentdist.poolings import POOLINGS
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.scores import probing
+from sentdist.stages.scores import build as probing
 from sentdist.stages.train import TrainSession
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.building import run_local

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sentdist.errors import ResourceError
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.stages import devices
 from sentdist.stages.devices import device_of, left_out_here, old_gpu_here, on_this_machine, why_unusable
 

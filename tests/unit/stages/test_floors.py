@@ -10,10 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from sentdist.errors import RecipeError
-from sentdist.evaluation.lexical import word_scores
-from sentdist.evaluation.metrics import paired_cosines
-from sentdist.evaluation.postprocess import postprocess
+from sentdist.evaluation.geometry import postprocess
+from sentdist.evaluation.nearest import word_scores
 from sentdist.evaluation.retrieval import rank_by
+from sentdist.evaluation.sts import paired_cosines
 from sentdist.plan.stage import Json
 from tests.support.building import run_local
 from tests.support.planning import small_recipe

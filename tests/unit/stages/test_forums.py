@@ -9,19 +9,19 @@ import pyarrow as pa
 import pytest
 from sklearn.metrics import average_precision_score
 
-from sentdist.data.forums import Forum, read_forums
+from sentdist.data.checked_rows import Forum, read_forums
 from sentdist.errors import DataError
-from sentdist.evaluation.forums import average_precisions
 from sentdist.evaluation.items import items_of
-from sentdist.evaluation.lexical import word_scores
+from sentdist.evaluation.nearest import word_scores
+from sentdist.evaluation.retrieval import average_precisions
 from sentdist.learning.relation_file import Relations
-from sentdist.plan.relational import RelationalScoring
+from sentdist.plan.specs import RelationalScoring
 from sentdist.plan.task_kinds import ForumsTask
-from sentdist.report.useb import COLUMNS, useb_scores
-from sentdist.stages.scores.by_relation import mean_of_parts, score_by
+from sentdist.report.sweep_rows import COLUMNS, useb_scores
+from sentdist.stages.scores.build import mean_of_parts, score_by
 from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer
-from sentdist.stages.tasks.forums import LoadedForums, load_forums
 from sentdist.stages.tasks.loaded_task import TaskScore
+from sentdist.stages.tasks.retrieval import LoadedForums, load_forums
 from tests.support.tasks_data import write_forums
 
 TASK = ForumsTask(name="cqadupstack", source="retrieval/cqadupstack", revision="any", split="test")

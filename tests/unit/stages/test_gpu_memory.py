@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from sentdist.errors import DataError, ResourceError
-from sentdist.execution.training import member, rank
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.training import rank
+from sentdist.execution.training import worker_group as member
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Tokens
 from sentdist.stages import gpu_memory

@@ -20,12 +20,11 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
-from sentdist.stages.inputs import folder_of
-from sentdist.stages.inputs_in_use import check_inputs, inputs_watched
+from sentdist.stages.context import check_inputs, folder_of, inputs_watched
 from sentdist.stages.local import build_all, build_here
-from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
-from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.stages.scores.embed_sentences import kept_or_encoded
+from sentdist.stages.train_setup import Ranks
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.building import run_local
@@ -169,4 +168,4 @@ def test_nothing_is_published_but_through_the_look_at_the_inputs() -> None:
     root = Path(__file__).parents[3]
     sources = [path for room in ("sentdist", "rayjobs") for path in (root / room).rglob("*.py")]
     found = {path.relative_to(root).as_posix() for path in sources if "store.commit(" in path.read_text()}
-    assert found == {"sentdist/stages/commit.py", *MADE_UP}
+    assert found == {"sentdist/stages/context.py", *MADE_UP}

@@ -9,16 +9,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.labels import EMPTY, read_labelled
+from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder import encode as embedding
 from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.context import Context
-from sentdist.stages.scores.embedding_cache import kept_or_encoded
+from sentdist.stages.scores.embed_sentences import kept_or_encoded
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.classification import load_classification
-from sentdist.stages.tasks.clustering import load_clustering
+from sentdist.stages.tasks.classification import load_classification, load_clustering
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import evaluated, stage_of, write_table
 

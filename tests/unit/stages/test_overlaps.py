@@ -14,25 +14,24 @@ import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.data.folds import Role, queries_for
-from sentdist.data.leaks import LeakFinder, Level
-from sentdist.data.near_duplicates import CHANGED
+from sentdist.data.leaks import CHANGED, LeakFinder, Level
+from sentdist.data.retrieval import Role, queries_for
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Overlap, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report import encoder_card as encoder_card_module
-from sentdist.report.brief_table import brief_table
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, NOT_CHECKED, Leaked, SweepLeaks, sweep_leaks
 from sentdist.report.sweep_report import report_sweep
+from sentdist.report.tables import brief_table
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.text_stages import build_overlaps
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.relations_data import relations_values, write_relations_data

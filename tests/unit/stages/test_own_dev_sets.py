@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.corpora.own import own_section
-from sentdist.plan.own_tasks import own_test_tasks
+from sentdist.plan.task_names import own_test_tasks
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.sts import LoadedSts
+from sentdist.stages.text_stages import build_overlaps
 from sentdist.store.sweep import save_sweep, sweep_record
 from tests.support.building import run_local
 from tests.support.tasks_data import write_table

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.candidates import read_candidates
+from sentdist.data.checked_rows import read_candidates
 from sentdist.errors import DataError
 from sentdist.plan.task_names import OWN_KINDS
 from sentdist.stages.tasks.load import load_task

@@ -12,23 +12,19 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.data.candidates import Candidates
-from sentdist.data.folds import fold_of_retrieval
+from sentdist.data.checked_rows import Candidates, Pairs
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.data.sts_pairs import Pairs
+from sentdist.data.retrieval import Retrieval, fold_of_retrieval
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.specs import Fold, Task
 from sentdist.plan.task_kinds import TASK_KINDS, ClassificationTask, GeometryTask, RerankingTask
 from sentdist.plan.task_names import OWN_KINDS, named_task, task_names
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.stages.scores.scorer import COSINE, CosineScorer
-from sentdist.stages.tasks.geometry import geometry_of
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.reranking import LoadedReranking
-from sentdist.stages.tasks.retrieval import LoadedRetrieval, load_retrieval
-from sentdist.stages.tasks.sts import load_sts
+from sentdist.stages.tasks.retrieval import LoadedReranking, LoadedRetrieval, load_retrieval
+from sentdist.stages.tasks.sts import geometry_of, load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")

@@ -14,9 +14,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.report.paper_page import report_paper
 from sentdist.report.sweep_report import report_sweep
-from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.useb import useb_scores
-from sentdist.stages.inputs import folder_of
+from sentdist.report.sweep_rows import sweep_rows, useb_scores
+from sentdist.stages.context import folder_of
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record
 from tests.support.building import run_local
 from tests.support.relations_data import relations_values, write_relations_data

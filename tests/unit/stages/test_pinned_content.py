@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.sources.pinned import check_pinned, inspect_source
+from sentdist.data.sources.hub import check_pinned, inspect_source
 from sentdist.errors import DataError
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage
@@ -16,7 +16,7 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ScoredTask
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus_stage
+from sentdist.stages.corpora import build_corpus_stage
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import write_forums

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import STAGES
-from sentdist.stages.precisions import check_precisions
+from sentdist.stages.gpu_memory import check_precisions
 from tests.support.planning import RECIPES, shipped_plan
 
 

@@ -13,11 +13,10 @@ from torch import Tensor
 from sentdist.errors import DataError
 from sentdist.learning.bank import HostBank
 from sentdist.learning.device_bank import DeviceBank
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.plan.stages import Train
 from sentdist.stages.local import build_here
-from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.start_encoder import load_start_tokenizer
+from sentdist.stages.train_setup import RankBatches, load_start_tokenizer
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import DataError, SentdistError
-from sentdist.stages.ranks import ALONE, Ranks
+from sentdist.stages.train_setup import ALONE, Ranks
 from tests.support.rank_threads import on_ranks
 
 

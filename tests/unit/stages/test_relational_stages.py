@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.api.encoders import card_of
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.relations import HeldOutTriples, held_out_relations
-from sentdist.encoder_export import card_of
 from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.encoder.encode import encode
@@ -25,10 +25,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus_stage
-from sentdist.stages.corpora.relations import relation_sources
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
+from sentdist.stages.corpora import build_corpus_stage, relation_sources
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks, load_links

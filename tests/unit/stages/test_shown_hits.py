@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sentdist.data.retrieval import read_retrieval
 from sentdist.stages.context import Context
-from sentdist.stages.scores.shown_hits import shown_hits
+from sentdist.stages.scores.embed_sentences import shown_hits
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import stage_of
 from tests.support.tiny_data import write_data

@@ -14,20 +14,19 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from typer.testing import CliRunner, Result
 
 import sentdist
-from sentdist.cli import app, mteb_scores
+from sentdist.cli import app
+from sentdist.cli import scoring as mteb_scores
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import AskedPrompts, EncoderUse, TaskPrompts
 from sentdist.plan.stages import Encoded
 from sentdist.plan.task_kinds import TASK_KINDS, ForumsTask, RerankingTask
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.tasks.forums import load_forums
-from sentdist.stages.tasks.reranking import load_reranking
-from sentdist.stages.tasks.retrieval import load_retrieval
+from sentdist.stages.tasks.retrieval import load_forums, load_reranking, load_retrieval
 from sentdist.store.store import ArtifactStore
 from tests.parity.wiring.fields import covers
 from tests.support.tasks_data import stage_of, write_forums, write_table

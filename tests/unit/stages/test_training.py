@@ -17,9 +17,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError, ResourceError, TrainingDiverged
-from sentdist.execution.searching.prices import StoreBefore, spent_on
+from sentdist.execution.searching.budgets import StoreBefore, spent_on
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import StepReport, train_steps
@@ -28,7 +28,7 @@ from sentdist.learning.optimization import SCHEDULES, Optimization, adamw
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.stages import dev_scorer
+from sentdist.stages import train_setup as dev_scorer
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.planning.worker_memory import sentences_at_a_time
 from sentdist.stages.rung_records import rung_score

@@ -9,16 +9,16 @@ import pytest
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.evaluation import TripletEvaluator
 
-from sentdist.data.generated.corpora import read
+from sentdist.data.generated import read
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
+from sentdist.stages.tasks.sts import LoadedTriplets, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
 OWN, GENERATED = "triplets=my/triplets@test", "triplets=generated/nli@test"

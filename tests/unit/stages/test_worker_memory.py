@@ -17,23 +17,23 @@ from sentdist.execution.capacity import capacity
 from sentdist.execution.cluster.nodes import Node
 from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning import precision as precision_module
-from sentdist.learning.encoder.batch import collate
+from sentdist.learning.bank_shape import BUCKET_BYTES, MOST_LIVE
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.gradient_pieces import BUCKET_BYTES, MOST_LIVE
+from sentdist.learning.encoder.tokens import collate
 from sentdist.learning.precision import autocast
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
-from sentdist.stages.planning.engine_memory import NCCL_BYTES, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     BERT_BASE,
     BYTES_PER_UNIT_ON_GPU,
     CUDA_BYTES,
     GATED_SHARE,
+    NCCL_BYTES,
     PLAIN,
     EncoderSize,
     bank_lies_on_gpu,
@@ -42,6 +42,8 @@ from sentdist.stages.planning.worker_memory import (
     fitting_micro_batch,
     gpu_bytes,
     planned_bank_bytes,
+    state_bytes,
+    step_bytes,
     worker_bytes,
 )
 from tests.support.pretend_gpu import pretended_gpu

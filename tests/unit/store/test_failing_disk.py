@@ -21,8 +21,8 @@ from pyarrow import fs
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.store import copies as verified
 from sentdist.store import store as store_module
-from sentdist.store import verified
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 

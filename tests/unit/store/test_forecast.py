@@ -9,8 +9,8 @@ import pytest
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.report.brief_table import brief_table
-from sentdist.store.forecast import Forecast, forecast
+from sentdist.report.tables import brief_table
+from sentdist.store.garbage import Forecast, forecast
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from tests.support.planning import plan_of, small_recipe

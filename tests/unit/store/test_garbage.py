@@ -10,7 +10,8 @@ import pytest
 
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
-from sentdist.store import garbage, scratch
+from sentdist.store import garbage
+from sentdist.store import local_storage as scratch
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from sentdist.store.store import STAGING, ArtifactStore
 from tests.support.planning import plan_of, small_recipe

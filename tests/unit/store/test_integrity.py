@@ -19,11 +19,11 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.store import integrity, verified
+from sentdist.store import copies as verified
+from sentdist.store import record as integrity
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, dependents, orphans
-from sentdist.store.integrity import FileChecksum
-from sentdist.store.record import Record
+from sentdist.store.record import FileChecksum, Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.building import run_local

@@ -12,10 +12,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentdist import addresses
+from sentdist import text as addresses
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, save_sweep, sweep_record

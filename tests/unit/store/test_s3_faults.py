@@ -17,8 +17,8 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
-from sentdist.stages.ranks import ALONE
-from sentdist.store import verified
+from sentdist.stages.train_setup import ALONE
+from sentdist.store import copies as verified
 from sentdist.store.garbage import orphans
 from sentdist.store.object_storage import write_object
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.store.scratch import remove_left, scratch_folder
+from sentdist.store.local_storage import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 
 KILLED = """
 import sys
 from pathlib import Path
-from sentdist.store.scratch import scratch_folder
+from sentdist.store.local_storage import scratch_folder
 with scratch_folder(Path(sys.argv[1]), "tune") as folder:
     (folder / "file").write_text("left")
     print(folder, flush=True)

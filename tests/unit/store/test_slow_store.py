@@ -13,7 +13,7 @@ from pyarrow import fs
 
 from sentdist.inference.opening import store_root
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.store import slow_store
+from sentdist.store import access as slow_store
 from sentdist.store import store as store_module
 from sentdist.store.store import ArtifactStore
 from tests.support.waiting import wait_for

@@ -18,9 +18,8 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
-from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
-from sentdist.store.record import Record
+from sentdist.store.record import Record, explained
 from sentdist.store.store import RECORD, STAGING, Artifact, ArtifactStore
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.tracking.parameters import data_sets
+from sentdist.tracking.run_values import data_sets
 from tests.support.mlflow_fixtures import layout_of, small_sweep
 from tests.support.planning import plan_of, small_recipe, with_method
 

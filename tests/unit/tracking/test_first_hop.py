@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sentdist.errors import RecipeError
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.tracking.server import Server
 from tests.support.listening import listening
 

@@ -14,11 +14,10 @@ from sentdist.errors import RecipeError, ResourceError
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import make_tracker
-from sentdist.tracking.rebuild import rebuild
 from sentdist.tracking.run_update import RunUpdate, batches
-from sentdist.tracking.server import Server
-from sentdist.tracking.server_runs import despite_collisions
-from sentdist.tracking.shown_metrics import Point
+from sentdist.tracking.run_values import Point
+from sentdist.tracking.search_runs import rebuild
+from sentdist.tracking.server import Server, despite_collisions
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

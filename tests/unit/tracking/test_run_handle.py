@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 from mlflow.system_metrics.metrics import gpu_monitor
 
-from sentdist.tracking import run_handle
-from sentdist.tracking.run_handle import MlflowRun
-from sentdist.tracking.system import SystemSampler
+from sentdist.tracking import mlflow_tracker as run_handle
+from sentdist.tracking.mlflow_tracker import MlflowRun, SystemSampler
 
 
 class Client:

@@ -13,10 +13,10 @@ from sentdist.plan.dotted import short_names
 from sentdist.store.searches import TrialSuggested
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking import search_runs
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.run_values import Point, shown
 from sentdist.tracking.search_runs import SearchRuns
-from sentdist.tracking.server_runs import PARENT
-from sentdist.tracking.shown_metrics import Point, shown
-from sentdist.tracking.views import TAG
+from sentdist.tracking.server import PARENT
 from tests.support.synthetic_searches import made_up_search
 
 STORE = ArtifactStore("/nowhere")

@@ -16,8 +16,7 @@ import pytest
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking import mlflow_tracker, server
-from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.mlflow_tracker import MlflowRun, MlflowTracker
 from tests.support.mlflow_fixtures import drive, small_sweep
 from tests.support.waiting import wait_for
 

@@ -14,25 +14,24 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.report.useb import useb_scores
+from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
-from sentdist.tracking.parameters import data_sets
-from sentdist.tracking.run_handle import MlflowRun
-from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
-from sentdist.tracking.server_runs import add_model_metrics
-from sentdist.tracking.shown_metrics import (
+from sentdist.tracking.mlflow_tracker import MlflowRun
+from sentdist.tracking.pages import Link, stage_note, sweep_note, trial_note
+from sentdist.tracking.run_update import TAG_LETTERS, RunLayout, began_ms, closed_ms
+from sentdist.tracking.run_values import (
     averages,
     curve_metrics,
     curve_points,
+    data_sets,
     final_metrics,
     main_scores,
     metric_name,
     primary_metric,
     shown,
 )
+from sentdist.tracking.server import add_model_metrics
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows, sweep_metric, sweep_scores
 from sentdist.tracking.tracker import NullRun, RunOutcome, TrackedCurve

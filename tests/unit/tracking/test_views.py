@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sentdist.tracking.views import MAX_VARIED, TAG, SavedView, varied_parameters, views
+from sentdist.tracking.pages import MAX_VARIED, TAG, SavedView, varied_parameters, views
 
 TRIALS = [
     {"method": "base", "cell": "base", "encoder": "minilm"},
