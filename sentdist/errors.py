@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import difflib
+import errno
+import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Self
 
-from sentdist.addresses import without_secrets
+from sentdist.text import without_secrets
 
 # Letters. The longest message that is long on purpose lists the names of all tasks (660).
 LONGEST = {"where": 300, "found": 1_000, "expected": 600, "remedy": 600}
@@ -160,3 +166,156 @@ class SweepStopped(SentdistError):  # noqa: N818 - as above
 
 def _rebuild(kind: type[SentdistError], state: dict[str, str]) -> SentdistError:
     return kind(where=state["where"], found=state["found"], expected=state["expected"], remedy=state["remedy"])
+
+
+LONGEST_NAME = 200  # letters; difflib takes time for every letter of what it compares
+ALIKE = 0.6  # share of the letters, difflib's own default
+ELSEWHERE = {  # what others call a thing -> what it is called here, where it is among the names that there are
+    "gpu": ("cuda",), "lr": ("learning_rate",), "bs": ("batch_size",), "grid": ("sweep",), "dataset": ("corpus",), "data": ("corpus",),
+    "model": ("encoder", "checkpoint"), "loss": ("objective",), "weight": ("terms",),
+    "file": ("source",), "path": ("source", "file"),
+}  # fmt: skip
+
+
+def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
+    """The one of `names` that was probably meant: our word for it, one spelt alike, or beginning or ending so; None where there is none."""
+    return next(iter(similar_names(name, names, most=1, alike=alike)), None)
+
+
+def near_file(name: str, names: Iterable[str]) -> str | None:
+    """`near` for names of files: what stands before the suffix is compared; of equal ones that with the same suffix."""
+    suffix, stems = PurePath(name).suffix, dict[str, str]()
+    for known in sorted(names, key=lambda known: PurePath(known).suffix != suffix):
+        stems.setdefault(PurePath(known).stem, known)
+    closest = near(PurePath(name).stem, stems)
+    return None if closest is None else stems[closest]
+
+
+def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
+    """Up to `most` of the names that may have been meant, the likeliest first: what others call so, what is spelt alike or has the very
+    letters in another order, what begins so, what ends so. No more than the first 200 letters of a name count, large ones as small ones."""
+    if len(name) > LONGEST_NAME:
+        return []
+    shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}
+    typed = name.casefold()
+    around = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
+    around += [known for small, known in reversed(shown.items()) if len(name) > 3 and small.endswith(f"_{typed}")]
+    close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
+    close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
+    ours = [] if typed in shown else [shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown]
+    return list(dict.fromkeys([*ours, *close, *around]))[:most]
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:
+    """A question that names what was probably meant; `otherwise` where nothing is near."""
+    closest = near(name, names, alike=alike)
+    return otherwise if closest is None else f'Did you mean "{closest}"?'
+
+
+WORDS: dict[int | None, str] = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "a quota that is used up",
+    errno.EROFS: "a read-only file system",
+    errno.EIO: "an error of the disk",
+    errno.ESTALE: "a network file system that is gone (stale handle)",
+    errno.ETIMEDOUT: "a server that does not answer (timed out)",
+    errno.EHOSTDOWN: "a server that is down",
+    errno.EHOSTUNREACH: "a server that cannot be reached",
+    errno.ENETUNREACH: "a server that cannot be reached",
+    errno.ENETDOWN: "a network that is down",
+    errno.ENOTCONN: "a file system whose server has ended",
+    errno.ECONNABORTED: "a file system whose server has ended",
+    errno.ENODEV: "a disk that is gone",
+    errno.ENXIO: "a disk that is gone",
+}
+NO_RIGHT = (errno.EACCES, errno.EPERM)
+RIGHTS = "Correct its rights, then run it again."
+AGAIN = "Look at the disk or the file server, then run it again: what is finished is kept."
+
+
+def words_for(error: BaseException | None) -> str | None:
+    """What such an error means; None for every other."""
+    return WORDS.get(error.errno) if isinstance(error, OSError) else None
+
+
+def tells_of_disk(error: SentdistError) -> bool:
+    """Whether the cause of an error is a disk or file server that fails or refuses, not the file that was read."""
+    cause = error.__cause__
+    return words_for(cause) is not None or (isinstance(cause, OSError) and cause.errno in NO_RIGHT)
+
+
+def os_error_of(error: Exception) -> OSError | None:
+    """What the system said: the error itself, or the number in the message of a library in Rust (safetensors), which is no OSError."""
+    if isinstance(error, OSError):
+        return error
+    found = None if isinstance(error, SentdistError) else re.search(r"\(os error (\d+)\)", str(error))
+    return None if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
+
+
+@contextmanager
+def explain_disk_errors(where: str) -> Iterator[None]:
+    """Turn the error of a disk or file server that fails into a StoreError. where: what failed, if the error names no file."""
+    try:
+        yield
+    except OSError as error:
+        words = words_for(error)
+        if words is None:
+            raise
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else where
+        raise StoreError(where=name, found=words, expected="a disk or file server that answers", remedy=AGAIN) from error
+
+
+HUB_ANSWERS_WITHIN_S = 20.0  # what is asked before any work; else a silent hub is waited for half a minute and more
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubTrouble:
+    """found, remedy: as in an error of ours. has_answered: the hub itself said so; else it may answer another time."""
+
+    found: str
+    remedy: str
+    has_answered: bool
+
+
+def hub_trouble(error: Exception, *, revision: str | None = None) -> HubTrouble:
+    """Read an error of huggingface_hub, or of a library that calls it. revision: what was asked for."""
+    import huggingface_hub.errors as known  # half a second
+
+    if isinstance(error, known.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # it was not in the cache either
+    answered, silent = True, False
+    match error:
+        case known.RevisionNotFoundError():
+            return HubTrouble(
+                found=f'no revision "{revision}" on the hub', remedy="Copy the commit from its page: Files, History.", has_answered=answered
+            )
+        case known.GatedRepoError():
+            return HubTrouble(
+                found="a repository whose owner must let you in", remedy="Ask on its page, then `hf auth login`.", has_answered=answered
+            )
+        case known.RepositoryNotFoundError() | known.HFValidationError():
+            return HubTrouble(
+                found="no such repository on the hub, or a private one", remedy="Correct the name, or log in with `hf auth login`.",
+                has_answered=answered,
+            )  # fmt: skip
+        case known.OfflineModeIsEnabled():
+            return HubTrouble(
+                found="HF_HUB_OFFLINE, which forbids to ask the hub",
+                remedy="Unset HF_HUB_OFFLINE, or fetch it before.",
+                has_answered=silent,
+            )
+    if isinstance(error, known.LocalTokenNotFoundError) or _status(error) in (401, 403):
+        return HubTrouble(
+            found="no login that may do this", remedy="Log in with `hf auth login`, by a token that may do what you ask for.",
+            has_answered=answered,
+        )  # fmt: skip
+    return HubTrouble(
+        found=f"no answer from the hub ({type(error).__name__}: {first_line(error)})",
+        remedy="Check the network and try again.",
+        has_answered=silent,
+    )
+
+
+def _status(error: Exception) -> int | None:
+    code = getattr(getattr(error, "response", None), "status_code", None)
+    return code if isinstance(code, int) else None

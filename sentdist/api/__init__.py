@@ -16,7 +16,7 @@ from sentdist.api.encoders import similarity as similarity
 from sentdist.api.recipes import plan as plan
 from sentdist.api.recipes import run as run
 from sentdist.api.recipes import sweep as sweep
-from sentdist.api.training import train as train
+from sentdist.api.recipes import train as train
 from sentdist.api.verdicts import compare as compare
 from sentdist.api.verdicts import evaluate as evaluate
 from sentdist.api.verdicts import report as report
@@ -27,6 +27,6 @@ from sentdist.errors import ResourceError as ResourceError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.execution.outcomes import Outcome as Outcome
+from sentdist.execution.build_recipe import Outcome as Outcome
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sentdist.api.encoders import AnyEncoder, Encoder, Place
 from sentdist.errors import DataError
-from sentdist.execution.outcomes import numbers
-from sentdist.inference.given import given_data, given_encoder, given_name, given_names, given_store
+from sentdist.execution.build_recipe import numbers
+from sentdist.inference.arguments import given_data, given_encoder, given_name, given_names, given_store
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.specs import AskedPrompts
 
 if TYPE_CHECKING:
-    from sentdist.inference.mteb_predictions import Predictions
+    from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -132,7 +132,7 @@ def _compare_predictions(names: tuple[str, str], first: Predictions, second: Pre
     if first.folder.resolve() == second.folder.resolve():
         raise _twice(names[0])
 
-    from sentdist.inference.mteb_predictions import predicted_scores
+    from sentdist.inference.mteb_items import predicted_scores
     from sentdist.report.evaluated import compare_evaluated
 
     with TemporaryDirectory() as place:
@@ -145,7 +145,7 @@ def _predictions(given: AnyEncoder) -> Predictions | None:
     """What mteb has kept in a folder; None for what is none."""
     if not isinstance(given, str | Path) or not Path(given).expanduser().is_dir():
         return None
-    from sentdist.inference.mteb_predictions import Predictions
+    from sentdist.inference.mteb_items import Predictions
 
     return Predictions.of(str(Path(given).expanduser()))
 

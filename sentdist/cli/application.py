@@ -1,40 +1,60 @@
 """All commands in the order in which `sentdist --help` lists them, with how their errors are printed."""
 
-# Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
-
 from __future__ import annotations
 
+import os
 import platform
 import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import (
-    banks,
-    building,
-    catalogue,
-    doctor,
-    encoders,
-    hub,
-    leaks,
-    nearest,
-    reporting,
-    scoring,
-    servers,
-    serving,
-    store,
-    train,
-    tune,
-)
+from sentdist.cli import encoders, nearest, recipes, reporting, scoring, servers, store, train
 from sentdist.cli.printing import open_console
-from sentdist.cli.unforeseen import kept_traceback, print_traceback
-from sentdist.disk_errors import NO_RIGHT, explain_disk_errors, words_for
-from sentdist.errors import SentdistError, StoreError, first_line
-from sentdist.execution.sigterm import with_signal_code
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.errors import NO_RIGHT, SentdistError, StoreError, explain_disk_errors, first_line, words_for
+from sentdist.files import cache_folder
+from sentdist.machine import collect_rarely, with_signal_code
+from sentdist.text import without_secrets
+
+
+def kept_traceback(error: BaseException) -> Path:
+    """Write the traceback, the command and the versions to a file of the user's own and return its path.
+
+    In sentdist's cache folder; in the system's folder of temporary files where that cannot be written.
+    """
+    now = datetime.now(UTC)
+    text = f"{now.isoformat(timespec='seconds')}\n{' '.join(sys.argv)}\nPython {sys.version.split()[0]}\n\n"
+    text = without_secrets(text + "".join(traceback.format_exception(error)))
+    cache = cache_folder("tracebacks")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return _written(cache, now, text)
+    except OSError:
+        return _written(Path(tempfile.gettempdir()), now, text)
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """In place of Python's own `sys.excepthook`, which shows addresses as they are."""
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _written(folder: Path, now: datetime, text: str) -> Path:
+    """mkstemp: readable by the user alone, since a command line may hold a name or an address."""
+    handle, name = tempfile.mkstemp(prefix=f"sentdist-{now:%Y%m%d-%H%M%S}-", suffix=".txt", dir=folder, text=True)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return Path(name)
+
+
+# Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
+
 
 MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or an unexpected error
 # How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
@@ -102,35 +122,35 @@ def _tell(sentence: str) -> None:
 
 
 COMMANDS = (
-    building.plan,
-    building.run,
-    building.sweep,
-    building.submit,
-    building.stop,
+    recipes.plan,
+    recipes.run,
+    recipes.sweep,
+    recipes.submit,
+    recipes.stop,
     train.train,
-    tune.tune,
-    catalogue.objectives,
-    catalogue.tasks,
-    catalogue.recipes,
-    catalogue.models,
-    building.schema,
-    leaks.leaks,
+    train.tune,
+    reporting.objectives,
+    reporting.tasks,
+    reporting.recipes,
+    reporting.models,
+    recipes.schema,
+    reporting.leaks,
     scoring.evaluate,
     scoring.compare,
     encoders.encode,
     encoders.similarity,
     nearest.search,
     encoders.export,
-    hub.pin,
-    hub.push,
+    encoders.pin,
+    encoders.push,
     reporting.report,
     reporting.explain,
     reporting.track,
-    serving.serve,
+    servers.serve,
     servers.up,
     servers.down,
     servers.leave,
-    doctor.doctor,
+    servers.doctor,
 )
 
 app = typer.Typer(
@@ -160,4 +180,4 @@ def main(
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(store.store_app, name="store")
-app.add_typer(banks.bank_app, name="bank")
+app.add_typer(store.bank_app, name="bank")

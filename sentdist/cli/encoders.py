@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from sentdist.cli.options import (
     check_in_use,
     given_names,
     named_gpus,
+    trainings,
     weights_of,
 )
 from sentdist.cli.printing import (
@@ -40,20 +42,19 @@ from sentdist.cli.printing import (
     tell_prompts,
     tell_rows,
 )
-from sentdist.encoder_export import as_trained, export_encoder
 from sentdist.errors import DataError, brief, counted
+from sentdist.files import disk_size, is_file_of_sentences
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.inference.encode_file import EmbeddedBatches
-    from sentdist.inference.prompts import Prompt
-    from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.runtime import Runtime
+    from sentdist.inference.opening import Prompt
+    from sentdist.inference.ready_encoder import EmbeddedBatches, LoadedEncoder
+    from sentdist.plan.sections import Runtime
     from sentdist.plan.specs import EncoderUse
+
 
 DIRECTIONS = ("max_both", "one")  # the first where none is named
 
@@ -93,9 +94,9 @@ def encode(
 
     Of any size: it is read, embedded and written in batches.
     """
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
-    from sentdist.inference.outputs import check_output
+    from sentdist.inference.export import check_output
 
     check_choice("--dtype", dtype, DTYPES)
     check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
@@ -114,8 +115,7 @@ def encode(
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.execution.parallel.sharing import shared_out
-    from sentdist.inference.encode_file import encode_file
-    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.inference.ready_encoder import LoadedEncoder, encode_file
 
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
         loaded, done = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use), 0
@@ -170,7 +170,7 @@ def similarity(
     Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
     """
     from sentdist.data.texts import looks_like_a_file
-    from sentdist.inference.outputs import check_output
+    from sentdist.inference.export import check_output
 
     weights = weights_of(relation or [])
     check_in_use({"--directions": directions}, needs="--relation", is_given=bool(weights))
@@ -210,6 +210,8 @@ def export(
     As a folder that sentence-transformers loads, with the encoder's prompts (one that was trained here has none: no training adds them), or
     as an ONNX graph with its tokenizer.
     """
+    from sentdist.api.encoders import as_trained, export_encoder
+
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
     folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
@@ -232,7 +234,7 @@ def export(
 
 def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt]:
     """The use of an encoder with the prompt of its sentences, and which that is; looked for before torch is loaded."""
-    from sentdist.inference.prompts import Prompts
+    from sentdist.inference.opening import Prompts
 
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
     prompt = Prompts.of(folder, encoder=f"encoder {use.checkpoint}").of_sentences(asked)
@@ -307,3 +309,63 @@ def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Tex
     if len(columns) > 2:
         raise DataError(where="--column", found=f"{len(columns)} names", expected="one for each file", remedy="Name two.")
     return found_texts(first, columns=columns[:1]), found_texts(second, columns=columns[-1:])
+
+
+def pin(
+    name: Annotated[str, typer.Argument(help="OWNER/NAME of an encoder; hub:OWNER/NAME of a data set.", show_default=False)],
+    revision: Annotated[str | None, typer.Option("--revision", help="A branch or tag.  [default: main]", show_default=False)] = None,
+) -> None:
+    """Print the commit of a name on the Hugging Face Hub.
+
+    Which a recipe needs beside the name, so that it means the same tomorrow.
+    """
+    from sentdist.inference.export import commit_of
+
+    is_data = name.startswith("hub:")
+    plain = name.removeprefix("hub:").partition(":")[0]
+    commit = commit_of(plain, "dataset" if is_data else "model", revision=revision)
+    typer.echo(commit)
+    fields = (
+        (f"corpus.source={name}", f"corpus.revision={commit}") if is_data else (f"encoder.checkpoint={plain}", f"encoder.revision={commit}")
+    )
+    typer.echo(f"In a command: {' '.join(f'--set {field}' for field in fields)}", err=True)
+
+
+def push(
+    encoder: Annotated[str, typer.Argument(help="Key or label of a training.", show_default=False, autocompletion=trainings)],
+    to: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if it is not there.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run/--send", help="Only print the card and the files; or send them.")] = True,
+    private: Annotated[bool, typer.Option("--private/--public", help="Who may see a repository that is made.")] = True,
+    licence: Annotated[str | None, typer.Option("--licence", help="As the hub spells it, such as apache-2.0.", show_default=False)] = None,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language", help="Of the texts, as the hub spells it; left out: what the base model's card says.", show_default=False
+        ),
+    ] = None,
+    store: StoreRoot = None,
+) -> None:
+    """Send an encoder and its card to the Hugging Face Hub.
+
+    The card has its scores with intervals, its data with leaks, settings, licence, citations. Without --send nothing leaves this machine.
+    """
+    from sentdist.api.encoders import card_of, export_encoder
+    from sentdist.inference.export import check_name, send_folder
+
+    check_name(to)
+    opened = open_store(store)
+    trained = opened.find(encoder, kind="train")
+    card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
+    use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "encoder"
+        export_encoder(use, folder, opened, card=card)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        if dry_run:
+            typer.echo(card)
+            for path in files:
+                typer.echo(f"{path.relative_to(folder)}  {disk_size(path.stat().st_size)}")
+            typer.echo(f"Nothing was sent. {counted(len(files), 'file')} to {to}: add --send.")
+            return
+        typer.echo(f"Sent: {send_folder(folder, to, private=private)}")

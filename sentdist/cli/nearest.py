@@ -41,9 +41,9 @@ from sentdist.cli.printing import (
     tell_rows,
 )
 from sentdist.errors import DataError, counted, listed
+from sentdist.files import is_file_of_sentences
 from sentdist.inference.opening import encoder_use
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.table_files import is_file_of_sentences
 
 MANY_QUERIES = 1_000  # some seconds on a CPU
 
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from sentdist.data.texts import Texts
     from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.runtime import Runtime
+    from sentdist.plan.sections import Runtime
     from sentdist.plan.stage import Json
 
 
@@ -99,9 +99,9 @@ def search(
 
     By cosine or by relations, in a corpus of any size.
     """
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.data.texts import STDIN
-    from sentdist.inference.prompts import Prompts
+    from sentdist.inference.opening import Prompts
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
@@ -125,9 +125,8 @@ def search(
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
 
     from sentdist.execution.parallel.sharing import shared_out
-    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
+    from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.same_encoder import SameEncoder
     from sentdist.learning.encoder.declared import ranks_otherwise
 
     mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
@@ -207,7 +206,7 @@ def _over_workers(
     loaded: LoadedEncoder,
 ) -> Iterator[int]:
     """As `search_here`, on a cluster."""
-    from sentdist.execution.parallel.nearest import search_over_workers
+    from sentdist.execution.parallel.embed import search_over_workers
 
     return search_over_workers(
         found, searched, reader, queries.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices

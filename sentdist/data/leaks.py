@@ -2,15 +2,285 @@
 
 from __future__ import annotations
 
+import html
+import unicodedata
+import zlib
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sentdist.data.near_duplicates import KnownTexts, fold_disguised
-from sentdist.data.task_texts import TaskTexts
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+
+def fold_text(sentence: str) -> str:
+    """Return the words of a sentence without case, punctuation and spacing:
+    "A man's here." and "a man ' s here" both give "a man s here"."""
+    folded = unicodedata.normalize("NFKC", sentence).casefold()
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
+
+
+def pairs_seen(
+    test: Iterable[tuple[str, str]],
+    train: Iterable[tuple[str, str]],
+) -> np.ndarray:
+    """Return (P,) bool: is this test pair, folded and in either order, among the training pairs?
+
+    STS-B train against STS12–16 test: 4755 of 12544 pairs as written and in order, 4759 in either order, 4760 after folding too.
+    """
+
+    def key(first: str, second: str) -> tuple[str, str]:
+        first, second = fold_text(first), fold_text(second)
+        return (second, first) if second < first else (first, second)
+
+    seen = {key(*pair) for pair in train}
+    return np.fromiter((key(*pair) in seen for pair in test), dtype=bool)
+
+
+SHINGLE = 4  # characters
+NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts at similarity 0.8 meet in some band with probability 0.998, at 0.5 with 0.4
+GRAM = 5  # words that two texts share where one is inside the other; shorter texts are inside too many
+CHANGED = range(7, 41)  # words of a text of which one may be another: shorter ones then say something else, of longer ones the letters tell
+# Letters that look like Latin ones (Unicode's confusables: Cyrillic, Greek, Armenian, phonetic), after folding case.
+LOOKALIKES = str.maketrans("асеіјорѕхуӏԁԛԝһкмтвнгεορτυικναѵѡγσոսօցհզյɡɑıᴄᴏᴠᴡᴢꜱ", "aceijopsxyldqwhkmtbhreoptuikvavwyonuoghqjgaicovwzs")
+# What is shown as nothing and is no format character (Cf): Unicode's default ignorable ones, such as variation selectors.
+INVISIBLE = dict.fromkeys(
+    (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+)
+
+
+def fold_disguised(text: str) -> str:
+    """The words of a text without case, punctuation and spacing, and without what hides it: entities (&amp;nbsp; too), invisible
+    characters, letters of other scripts that look alike."""
+    plain = html.unescape(html.unescape(text)) if "&" in text else text
+    if not plain.isascii():
+        shown = unicodedata.normalize("NFKC", plain).translate(INVISIBLE)
+        plain = "".join(letter for letter in shown if unicodedata.category(letter) != "Cf")
+    folded = plain.casefold()
+    if not folded.isascii():
+        folded = folded.translate(LOOKALIKES)
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
+
+
+class KnownTexts:
+    """Folded texts with a number each, to which others are compared one block after another.
+
+    near: Jaccard similarity of the sets of four characters from which two texts are near-duplicates; candidates come from MinHash
+    (Broder 1997) and are verified. Memory grows with the known texts alone: 80 numbers each, one for each of their words and characters.
+    """
+
+    def __init__(self, folded: dict[str, int], near: float) -> None:
+        from datasketch import MinHashLSH
+
+        self._near = near
+        self._texts = {number: text for text, number in folded.items()}
+        self._numbers = list(folded.values())
+        self._sets = _KnownSets()
+        self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
+        for place, (own, sketch) in enumerate(_sketched(folded)):
+            self._sets.add(own)
+            self._index.insert(place, sketch)
+        self._changed: defaultdict[int, list[int]] = defaultdict(list)
+        self._begins: defaultdict[int, list[int]] = defaultdict(list)
+        keys, owners = [], []
+        for text, number in folded.items():
+            words = text.split()
+            for key in _less_one_word(words):
+                self._changed[key].append(number)
+            grams = _grams(words)
+            if grams:
+                self._begins[grams[0]].append(number)
+            keys += grams
+            owners += [number] * len(grams)
+        order = np.argsort(np.array(keys, dtype=np.int64), kind="stable")
+        self._keys, self._owners = np.array(keys, dtype=np.int64)[order], np.array(owners, dtype=np.int64)[order]
+
+    def like(self, sentences: Sequence[str]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """For each folded sentence the numbers of the known texts that it resembles, itself included, and of those inside it."""
+        for sentence, (own, sketch) in zip(sentences, _sketched(sentences), strict=True):
+            found = {self._numbers[place] for place in self._sets.alike(own, self._index.query(sketch), near=self._near)}
+            words = sentence.split()
+            found.update(number for key in _less_one_word(words) for number in self._changed.get(key, ()))
+            inside = self._inside(sentence, words)
+            yield tuple(sorted({*found, *inside, *self._around(sentence, words)})), inside
+
+    def are_apart(self, one: int, other: int, sentence: str) -> bool:
+        """Whether two known texts stand in a folded sentence side by side: behind where the one stands first stands the other."""
+        padded = f" {sentence} "
+        for first, second in ((self._texts[one], self._texts[other]), (self._texts[other], self._texts[one])):
+            place = padded.find(f" {first} ")
+            if place >= 0 and f" {second} " in padded[place + len(first) + 1 :]:
+                return True
+        return False
+
+    def _inside(self, sentence: str, words: Sequence[str]) -> tuple[int, ...]:
+        candidates = {number for gram in _grams(words) for number in self._begins.get(gram, ())}
+        return tuple(sorted(number for number in candidates if f" {self._texts[number]} " in f" {sentence} "))
+
+    def _around(self, sentence: str, words: Sequence[str]) -> Iterator[int]:
+        """Known texts of which the sentence is half at least."""
+        grams = _grams(words[:GRAM])
+        if not grams:
+            return
+        first, last = np.searchsorted(self._keys, [grams[0], grams[0] + 1])
+        for number in np.unique(self._owners[first:last]).tolist():
+            text = self._texts[number]
+            if f" {sentence} " in f" {text} " and 2 * len(words) >= len(text.split()):
+                yield number
+
+
+def _less_one_word(words: Sequence[str]) -> Iterator[int]:
+    """Keys that two texts share where one word of them is another, missing, or moved: of the whole, and of what is left without each."""
+    if len(words) in CHANGED:
+        yield hash(" ".join(words)) >> 1
+        for place in range(len(words)):
+            yield hash(" ".join((*words[:place], *words[place + 1 :]))) >> 1
+
+
+def _grams(words: Sequence[str]) -> list[int]:
+    return [hash(" ".join(words[first:last])) >> 1 for first, last in zip(range(len(words)), range(GRAM, len(words) + 1), strict=False)]
+
+
+def _shingles(folded: str) -> frozenset[bytes]:
+    padded = f" {folded} "
+    return (
+        frozenset(padded[start : start + SHINGLE].encode() for start in range(max(1, len(padded) - SHINGLE + 1))) if folded else frozenset()
+    )
+
+
+def _sketched(texts: Iterable[str]) -> Iterator[tuple[frozenset[bytes], MinHash]]:
+    """The set of each folded text with its sketch, which is one for all: to make and copy one takes longer than to fill it."""
+    # Its default, SHA-1, takes twice as long for the same sketches' worth: nobody attacks a set of four letters.
+    from datasketch import MinHash
+
+    sketch = MinHash(num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
+    for text in texts:
+        own = _shingles(text)
+        sketch.clear()
+        sketch.update_batch(own)
+        yield own, sketch
+
+
+class _KnownSets:
+    """Sets of shingles, of each shingle a number. What they share with another set is counted for many of them at once: where rows are made
+    by one template, a text has hundreds of candidates."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[bytes, int] = {}
+        self._members = array("i")  # of one set after another
+        self._ends = array("q", [0])
+
+    def add(self, one: frozenset[bytes]) -> None:
+        self._members.extend(self._number_of.setdefault(shingle, len(self._number_of)) for shingle in one)
+        self._ends.append(len(self._members))
+
+    def alike(self, own: frozenset[bytes], places: Sequence[int], *, near: float) -> Iterator[int]:
+        """Those of the sets that were added as these whose Jaccard similarity to a set is so large; never one without a shingle."""
+        if not places:
+            return
+        members, ends, chosen_K = np.frombuffer(self._members, np.int32), np.frombuffer(self._ends, np.int64), np.array(places)
+        is_own = np.zeros(len(self._number_of), dtype=bool)
+        is_own[[self._number_of[shingle] for shingle in own if shingle in self._number_of]] = True
+        first_K = ends[chosen_K]
+        size_K = ends[chosen_K + 1] - first_K
+        until_K = np.cumsum(size_K)
+        each = np.arange(until_K[-1]) + np.repeat(first_K - until_K + size_K, size_K)
+        counted = np.concatenate([[0], np.cumsum(is_own[members[each]])])
+        shared_K = counted[until_K] - counted[until_K - size_K]
+        similarity_K = shared_K / np.maximum(1, len(own) + size_K - shared_K)
+        yield from chosen_K[(similarity_K >= near) & (shared_K > 0)].tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTexts:
+    """What a task tests. sentences: of each item its own texts (two of a pair, a query's, a text's). pairs: (item, one, other) of the texts
+    whose relation is the answer: both of a pair, a query with each relevant document; none where the answer is a label. left_out: in words,
+    what the source has and the task does not score; "" for nothing. given_groups: (I,) what items belong to by the source, "" for nothing;
+    or (). known_groups: (I,) which items belong together among those of a larger set that these are part of, as folds are of a collection;
+    None: these are the whole set."""
+
+    name: str
+    sentences: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[int, str, str], ...]
+    left_out: str = ""
+    given_groups: tuple[str, ...] = ()
+    known_groups: NDArray[np.int64] | None = None
+
+    @property
+    def num_items(self) -> int:
+        return len(self.sentences)
+
+    def groups(self) -> NDArray[np.int64]:
+        """(I,) which items belong together: those that are linked by common texts, their own or relevant documents, directly or through
+        others, or by a group that the source names: an encoder that misreads a text errs on all of them. One number is one group in all
+        parts of a set."""
+        if self.known_groups is not None:
+            return self.known_groups
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        place: dict[str | tuple[str, ...], int] = {}
+        given: list[tuple[int, str | tuple[str, ...]]] = [
+            (item, (group,)) for item, group in enumerate(self.given_groups) if group
+        ]  # no text is a tuple
+        linked = [*given, *self.texts_by_item()]
+        items = [item for item, _ in linked]
+        texts = [self.num_items + place.setdefault(text, len(place)) for _, text in linked]
+        size = self.num_items + len(place)
+        _, group = connected_components(coo_array((np.ones(len(items)), (items, texts)), shape=(size, size)), directed=False)
+        return np.asarray(group[: self.num_items], dtype=np.int64)
+
+    @classmethod
+    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "", given_groups: tuple[str, ...] = ()) -> Self:
+        """Items that are pairs of texts."""
+        both = tuple(pairs)
+        return cls(
+            name=name,
+            sentences=both,
+            pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)),
+            left_out=left_out,
+            given_groups=given_groups,
+        )
+
+    def texts_by_item(self) -> Iterator[tuple[int, str]]:
+        """Each item with each of its texts, its own and those of its answer."""
+        yield from ((item, text) for item, texts in enumerate(self.sentences) for text in texts)
+        yield from ((item, text) for item, one, other in self.pairs for text in (one, other))
+
+
+def shared_groups(tasks: Sequence[tuple[TaskTexts, NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
+    """(I,) of each task: a number for what its items have in common with those of other tasks, -1 for nothing. Groups of several tasks have
+    one number where they are linked by common texts, directly or through others.
+
+    tasks: with the groups of their items.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if len(tasks) < 2:
+        return [np.full(len(groups), -1, dtype=np.int64) for _, groups in tasks]
+    first: dict[str, tuple[int, int]] = {}
+    links: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    for number, (texts, groups) in enumerate(tasks):
+        group_of = {text: (number, int(groups[item])) for item, text in texts.texts_by_item()}
+        for text, group in group_of.items():
+            if (other := first.setdefault(text, group))[0] != number:
+                links.append((other, group))
+    place = {group: number for number, group in enumerate(dict.fromkeys(group for link in links for group in link))}
+    ends = ([place[one] for one, _ in links], [place[other] for _, other in links])
+    size = max(1, len(place))
+    _, shared = connected_components(coo_array((np.ones(len(links)), ends), shape=(size, size)), directed=False)
+    return [
+        np.array([shared[place[number, group]] if (number, group) in place else -1 for group in groups.tolist()], dtype=np.int64)
+        for number, (_, groups) in enumerate(tasks)
+    ]
+
 
 Level = Literal["exact", "normalised", "near", "sentence", "one"]
 

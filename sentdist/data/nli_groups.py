@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
 Fill = Literal["own_then_copies", "copies"]

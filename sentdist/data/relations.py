@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
 CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # how the pairs of a relation are made, from how many columns
@@ -117,7 +117,9 @@ def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part
     """
     _check(sources, "first", held_out)
     if part not in PARTS[1:] or held_out < 1:
-        raise _wrong("held_out", f"{held_out} for {part}", "a number from 1 up, and dev or test", "Correct the recipe.")
+        raise DataError(
+            where="held_out", found=f"{held_out} for {part}", expected="a number from 1 up, and dev or test", remedy="Correct the recipe."
+        )
     heads: list[str] = []
     tails: list[str] = []
     relations: list[int] = []
@@ -186,8 +188,11 @@ def _pairs(source: RelationSource) -> _Pairs:
     is_pair = (labels == 0) & ((heads != tails) | (source.construction == "same"))
     heads_R, tails_R = _grouped(heads[is_pair], tails[is_pair], len(encoded.dictionary))
     if len(heads_R) == 0:
-        raise _wrong(
-            f"relation {source.name}", f"no pair in {len(first)} rows", "at least one", "Check its source, split, columns and label."
+        raise DataError(
+            where=f"relation {source.name}",
+            found=f"no pair in {len(first)} rows",
+            expected="at least one",
+            remedy="Check its source, split, columns and label.",
         )
     codes = np.sort(heads_R * len(encoded.dictionary) + tails_R)
     against = np.unique(np.stack([heads[labels == 1], tails[labels == 1]], axis=1), axis=0).reshape(-1, 2)
@@ -248,11 +253,11 @@ def _rows_of_part(pairs: _Pairs, part: str, held_out: int, seed: int) -> np.ndar
     """Rows of a part, ascending: `held_out` for test, as many for dev, the rest for train."""
     num_rows = len(pairs.heads)
     if held_out and num_rows <= 2 * held_out:
-        raise _wrong(
-            f"relation {pairs.name}",
-            f"{num_rows} pairs",
-            f"more than {2 * held_out}, to hold out {held_out} twice",
-            "Hold out fewer pairs.",
+        raise DataError(
+            where=f"relation {pairs.name}",
+            found=f"{num_rows} pairs",
+            expected=f"more than {2 * held_out}, to hold out {held_out} twice",
+            remedy="Hold out fewer pairs.",
         )
     order = shuffled(num_rows, seed=seed, stream=f"held out {pairs.name}") if held_out else np.arange(num_rows)
     bounds = {"test": (0, held_out), "dev": (held_out, 2 * held_out), "train": (2 * held_out, num_rows)}[part]
@@ -278,11 +283,11 @@ def _hard_negatives(pairs: _Pairs, kept: np.ndarray, seed: int) -> tuple[np.ndar
         negatives[rows[is_right]] = drawn[is_right]
         rows = rows[~is_right]
     if len(rows):
-        raise _wrong(
-            f"relation {pairs.name}",
-            f'no other tail for "{pairs.text(int(heads[rows[0]]))}" in {MAX_DRAWS} draws',
-            "many more tails than a head has",
-            "Take more rows of this relation, or leave it out.",
+        raise DataError(
+            where=f"relation {pairs.name}",
+            found=f'no other tail for "{pairs.text(int(heads[rows[0]]))}" in {MAX_DRAWS} draws',
+            expected="many more tails than a head has",
+            remedy="Take more rows of this relation, or leave it out.",
         )
     return negatives, len(own)
 
@@ -290,24 +295,40 @@ def _hard_negatives(pairs: _Pairs, kept: np.ndarray, seed: int) -> tuple[np.ndar
 def _check(sources: Sequence[RelationSource], cap_rule: str, held_out: int) -> None:
     names = [source.name for source in sources]
     if not names or len(set(names)) < len(names):
-        raise _wrong("relations", ", ".join(names) or "none", "at least one relation, each name once", "Correct the names.")
+        raise DataError(
+            where="relations",
+            found=", ".join(names) or "none",
+            expected="at least one relation, each name once",
+            remedy="Correct the names.",
+        )
     for source in sources:
         expected = CONSTRUCTIONS.get(source.construction)
         if expected is None:
             known = ", ".join(CONSTRUCTIONS)
-            raise _wrong(f"relation {source.name}", f'construction "{source.construction}"', f"one of {known}", "Choose one of them.")
+            raise DataError(
+                where=f"relation {source.name}",
+                found=f'construction "{source.construction}"',
+                expected=f"one of {known}",
+                remedy="Choose one of them.",
+            )
         if len(source.columns) != expected or not source.tables:
             found = f"{len(source.columns)} columns of {len(source.tables)} tables"
-            raise _wrong(
-                f"relation {source.name}", found, f"{expected} columns of a table or more ({source.construction})", "Name the columns."
+            raise DataError(
+                where=f"relation {source.name}",
+                found=found,
+                expected=f"{expected} columns of a table or more ({source.construction})",
+                remedy="Name the columns.",
             )
         if source.cap is not None and source.cap < 1:
-            raise _wrong(f"relation {source.name}: cap", str(source.cap), "at least one pair", "Raise the cap, or leave the relation out.")
+            raise DataError(
+                where=f"relation {source.name}: cap",
+                found=str(source.cap),
+                expected="at least one pair",
+                remedy="Raise the cap, or leave the relation out.",
+            )
     if cap_rule not in CAP_RULES:
-        raise _wrong("relations: cap_rule", f'"{cap_rule}"', f"one of {', '.join(CAP_RULES)}", "Choose one of them.")
+        raise DataError(
+            where="relations: cap_rule", found=f'"{cap_rule}"', expected=f"one of {', '.join(CAP_RULES)}", remedy="Choose one of them."
+        )
     if held_out < 0:
-        raise _wrong("relations: held_out", str(held_out), "0 or more", "Correct it.")
-
-
-def _wrong(where: str, found: str, expected: str, remedy: str) -> DataError:
-    return DataError(where=where, found=found, expected=expected, remedy=remedy)
+        raise DataError(where="relations: held_out", found=str(held_out), expected="0 or more", remedy="Correct it.")

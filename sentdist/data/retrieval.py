@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
+from sentdist.data import generated
 from sentdist.data.cells import groups_in, row_name
-from sentdist.data.generated import corpora as generated
-from sentdist.data.sources import faq_releases, files, retrieval_files
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sampler import digest_u64
+from sentdist.data.sources import files, releases, retrieval_files
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError, counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 GENERATED = "generated/faq"  # the collection that needs no files
 MOST_NAMED = 10  # rows that an error lists
@@ -76,7 +79,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
             remedy="A file of questions and answers is scored as own=FILE; generated/faq needs no files.",
         )
     if parts.release is not None:
-        files.check_split(name, faq_releases.SPLITS, split)
+        files.check_split(name, releases.SPLITS, split)
         faqs = parts.release.tables(name)
         return assemble(name, documents=faqs.documents, queries=faqs.queries, judgements=faqs.judged(split), document_field=document_field)
     known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
@@ -100,10 +103,15 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
     judged = [(query, text) for query, text in zip(query_ids, queries["query"].to_pylist(), strict=True) if query in qrels]
     for query, text in judged:
         if not (text or "").strip():
-            raise _complaint(name, f"an empty query {query}", "text in every judged query", "Remove the query and its judgements.")
+            raise DataError(
+                where=name,
+                found=f"an empty query {query}",
+                expected="text in every judged query",
+                remedy="Remove the query and its judgements.",
+            )
     filled = [(document, text) for document, text in zip(document_ids, texts, strict=True) if text]
     if not filled:
-        raise _complaint(name, "no document with text", "a collection of documents", "Fill the documents in.")
+        raise DataError(where=name, found="no document with text", expected="a collection of documents", remedy="Fill the documents in.")
     return Retrieval(
         query_ids=tuple(query for query, _ in judged),
         queries=tuple(text for _, text in judged),
@@ -117,13 +125,21 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
 
 def _document_texts(name: str, documents: pa.Table, document_field: str) -> list[str]:
     if document_field not in DOCUMENT_FIELDS:
-        raise _complaint(name, f'document_field "{document_field}"', f"one of {', '.join(DOCUMENT_FIELDS)}", "Choose one of them.")
+        raise DataError(
+            where=name,
+            found=f'document_field "{document_field}"',
+            expected=f"one of {', '.join(DOCUMENT_FIELDS)}",
+            remedy="Choose one of them.",
+        )
     fields: Sequence[str]
     if "answer" in documents.column_names:
         fields = document_field.split("_")
     elif document_field != "answer":
-        raise _complaint(
-            name, f'document_field "{document_field}"', "documents with a question and an answer", 'Leave it at "answer": the whole text.'
+        raise DataError(
+            where=name,
+            found=f'document_field "{document_field}"',
+            expected="documents with a question and an answer",
+            remedy='Leave it at "answer": the whole text.',
         )
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
@@ -134,9 +150,14 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
 
 def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
     if not all(ids):
-        raise _complaint(name, f"a {what} without an id", f"an id for every {what}", "Number them.")
+        raise DataError(where=name, found=f"a {what} without an id", expected=f"an id for every {what}", remedy="Number them.")
     if again := repetitions(ids):
-        raise _complaint(name, f"{what} id {ids[again[0]]} again{and_more(again)}", f"each {what} id once", remove_rows(again))
+        raise DataError(
+            where=name,
+            found=f"{what} id {ids[again[0]]} again{and_more(again)}",
+            expected=f"each {what} id once",
+            remedy=remove_rows(again),
+        )
     return [str(value) for value in ids]
 
 
@@ -164,10 +185,18 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
     for row, judgement in enumerate(judgements.to_pylist()):
         query, document = judgement["query_id"], judgement["document_id"]
         if query not in queries:
-            raise _complaint(name, f"query {query} in {row_name(row)} of the judgements", "a query of the source", "Complete the queries.")
+            raise DataError(
+                where=name,
+                found=f"query {query} in {row_name(row)} of the judgements",
+                expected="a query of the source",
+                remedy="Complete the queries.",
+            )
         if document not in documents:
-            raise _complaint(
-                name, f"document {document} in {row_name(row)} of the judgements", "a document of the source", "Complete the documents."
+            raise DataError(
+                where=name,
+                found=f"document {document} in {row_name(row)} of the judgements",
+                expected="a document of the source",
+                remedy="Complete the documents.",
             )
         if document in qrels.setdefault(query, {}):
             again.append((row, query, document))
@@ -176,7 +205,7 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
         rows = [row for row, _, _ in again]
         _, query, document = again[0]
         found = f"query {query} and document {document} judged twice{and_more(rows, 'pair')}"
-        raise _complaint(name, found, "one judgement a pair", remove_rows(rows))
+        raise DataError(where=name, found=found, expected="one judgement a pair", remedy=remove_rows(rows))
     return qrels
 
 
@@ -187,9 +216,137 @@ def whole_grade(relevance: object, *, where: str, row: int) -> int:
     except ValueError:
         value = math.nan
     if not value.is_integer():
-        raise _complaint(where, f"relevance {relevance} in {row_name(row)} of the judgements", "an integer", "Correct the judgement.")
+        raise DataError(
+            where=where,
+            found=f"relevance {relevance} in {row_name(row)} of the judgements",
+            expected="an integer",
+            remedy="Correct the judgement.",
+        )
     return max(0, int(value))
 
 
-def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
-    return DataError(where=name, found=found, expected=expected, remedy=remedy)
+Role = Literal["train", "dev", "test"]
+By = Literal["query", "answer"]
+
+
+def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int, groups: Mapping[str, str] | None = None) -> dict[str, int]:
+    """Return query id → fold. Folds differ in size by at most one; the order in which the queries are listed does not matter.
+
+    groups: query id → name of its group; then a group stays together, the largest first, each into the fold that has fewest queries.
+
+    RCL (arXiv 2209.13241) evaluates FAQ retrieval by a "5-fold method" without saying more;
+    the folds here are over queries, by published seed.
+    Raises DataError for fewer than three folds (train, dev and test need one each), for fewer queries than folds, and for repeated ids.
+    """
+    if num_folds < 3:
+        raise _folds_complaint(f"{num_folds} folds", "at least 3: one tests, one is for development, the rest train")
+    if len(set(query_ids)) != len(query_ids):
+        raise _folds_complaint("a query id that occurs twice", "each query id once")
+    if len(query_ids) < num_folds:
+        raise _folds_complaint(f"{len(query_ids)} queries", f"at least one for each of the {num_folds} folds")
+    if groups is not None:
+        return _fold_of_groups(query_ids, groups, num_folds, seed)
+    ranked = sorted(query_ids, key=lambda query: (digest_u64(seed, query), query))
+    return {query: rank % num_folds for rank, query in enumerate(ranked)}
+
+
+def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_folds: int, seed: int) -> dict[str, int]:
+    members: defaultdict[str, list[str]] = defaultdict(list)
+    for query in query_ids:
+        members[groups[query]].append(query)
+    if len(members) < num_folds:
+        raise _folds_complaint(
+            f"{len(members)} groups of {len(query_ids)} queries that share no answer", f"at least one for each of {num_folds} folds"
+        )
+    sizes, folds = [0] * num_folds, dict[str, int]()
+    for name in sorted(members, key=lambda name: (-len(members[name]), digest_u64(seed, name), name)):
+        fold = sizes.index(min(sizes))
+        sizes[fold] += len(members[name])
+        folds |= dict.fromkeys(members[name], fold)
+    return folds
+
+
+def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
+    """Return query id → its group: queries that share a relevant document, or one of the same text, also by way of others."""
+    leader: dict[str, str] = {}
+
+    def find(name: str) -> str:
+        while leader.setdefault(name, name) != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    for query in retrieval.query_ids:
+        own = find(f"query {query}")
+        for document, relevance in retrieval.qrels[query].items():
+            if relevance > 0:
+                first, other = sorted((own, find(f"text {texts[document]}" if document in texts else f"document {document}")))
+                leader[other] = first
+                own = first
+    groups: dict[str, str] = {query: find(f"query {query}") for query in retrieval.query_ids}
+    names: dict[str, str] = {}
+    for query in sorted(groups):
+        names.setdefault(groups[query], query)  # its first query: the name does not change with the order in which they are listed
+    return {query: names[group] for query, group in groups.items()}
+
+
+def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
+    """Which queries a fold keeps together; None: none. by answer: no test query's relevant document is trained on."""
+    return groups_by_answer(retrieval) if by == "answer" else None
+
+
+def queries_for(
+    query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role, groups: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
+    """Return the queries that play `role` in round `fold`, in the order given: fold k tests, fold k + 1 (cyclic) is dev, the rest train.
+
+    groups: as `fold_of_queries` has them.
+    """
+    if not 0 <= fold < num_folds:
+        raise _folds_complaint(f"fold {fold}", f"0 to {num_folds - 1}")
+    if role not in get_args(Role):
+        raise _folds_complaint(f'role "{role}"', f"one of {', '.join(get_args(Role))}")
+    folds = fold_of_queries(query_ids, num_folds=num_folds, seed=seed, groups=groups)
+    roles: dict[int, Role] = {fold: "test", (fold + 1) % num_folds: "dev"}
+    return tuple(query for query in query_ids if roles.get(folds[query], "train") == role)
+
+
+def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role, by: By = "query") -> Retrieval:
+    """Return the source with only the queries of a role; the bank of documents stays whole."""
+    groups = groups_of(retrieval, by)
+    chosen = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role=role, groups=groups))
+    kept = [(query, text) for query, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if query in chosen]
+    return replace(
+        retrieval,
+        query_ids=tuple(query for query, _ in kept),
+        queries=tuple(text for _, text in kept),
+        qrels={query: retrieval.qrels[query] for query, _ in kept},
+    )
+
+
+def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", by: By = "query") -> pa.Table:
+    """Return columns anchor and positive: every query of the role with each document that is judged relevant for it, once a text.
+
+    Documents of equal text (StackFAQ repeats a question for each of its answers) give one row. Raises DataError when nothing is relevant.
+    """
+    import pyarrow as pa
+
+    texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
+    part = fold_of_retrieval(retrieval, fold=fold, num_folds=num_folds, seed=seed, role=role, by=by)
+    rows = dict.fromkeys(
+        (query, texts[document])
+        for query_id, query in zip(part.query_ids, part.queries, strict=True)
+        for document, relevance in part.qrels[query_id].items()
+        if relevance > 0 and document in texts
+    )
+    if not rows:
+        raise _folds_complaint(f"no document of relevance 1 or more for the {role} queries of fold {fold}", "at least one")
+    anchors, positives = zip(*rows, strict=True)
+    return pa.table({"anchor": pa.array(anchors, pa.large_string()), "positive": pa.array(positives, pa.large_string())})
+
+
+def _folds_complaint(found: str, expected: str) -> DataError:
+    return DataError(
+        where="folds over queries", found=found, expected=expected, remedy="Correct the fold in the recipe, or use more queries."
+    )

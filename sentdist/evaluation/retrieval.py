@@ -3,15 +3,61 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.nearest import Ranking
-from sentdist.evaluation.ranking_measures import average_precision, ndcg, recall, reciprocal_rank, success
+from sentdist.evaluation.nearest import COSINE_DECIMALS, Ranking
+
+
+def success(found: Mapping[int, int], k: int) -> float:
+    """1 if a relevant document stands among the first k. found: grade by rank, from 1 on, of what was found; all else is of grade 0."""
+    return float(any(grade > 0 and rank <= k for rank, grade in found.items()))
+
+
+def average_precision(found: Mapping[int, int], num_relevant: int) -> float:
+    """Mean over the relevant documents of the precision at their ranks; 0 for those that were not found."""
+    total = 0.0  # summed from the first rank on, as trec_eval does: the same to the last bit
+    for number, rank in enumerate(_relevant(found), 1):
+        total += number / rank
+    return total / num_relevant
+
+
+def reciprocal_rank(found: Mapping[int, int], k: int | None = None) -> float:
+    """1 / the rank of the first relevant document, 0 if there is none (among the first k)."""
+    first = next(iter(_relevant(found)), None)
+    return 0.0 if first is None or (k is not None and first > k) else 1.0 / first
+
+
+def ndcg(found: Mapping[int, int], grades: Collection[int], k: int) -> float:
+    """Σ grade / log₂(rank + 1) over the first k, divided by what the best order of all judged documents (`grades`) gives.
+
+    Järvelin & Kekäläinen 2002 with trec_eval's gain (the grade) and discount; a grade below 1 gains nothing.
+    """
+    ideal = dict(enumerate(sorted((grade for grade in grades if grade > 0), reverse=True), 1))
+    return _gain(found, k) / _gain(ideal, k)
+
+
+def recall(found: Mapping[int, int], num_relevant: int, k: int) -> float:
+    """Share of the relevant documents that stand among the first k."""
+    return sum(rank <= k for rank in _relevant(found)) / num_relevant
+
+
+def _relevant(found: Mapping[int, int]) -> list[int]:
+    return sorted(rank for rank, grade in found.items() if grade > 0)
+
+
+def _gain(grades: Mapping[int, int], k: int) -> float:
+    total = 0.0
+    for rank in _relevant(grades):
+        if rank <= k:
+            total += grades[rank] / math.log2(rank + 1)
+    return total
+
 
 DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 
@@ -148,3 +194,87 @@ def judgements_of(
             remedy="Check that corpus and qrels belong to the same release.",
         )
     return judged
+
+
+MEASURES = ("map", "mrr@10", "ndcg@10")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RerankingScore:
+    """The mean over queries of each measure × 100, and its value for every query. measures are None where no query's candidates differ in
+    score."""
+
+    measures: dict[str, float | None]
+    per_query: dict[str, NDArray[np.float64]]
+    query_ids: tuple[str, ...]
+
+    def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
+        """The columns to keep per query: `query_id` and one column a measure."""
+        return {"query_id": self.query_ids, **self.per_query}
+
+
+def score_candidates(
+    scores: ArrayLike, *, query_ids: Sequence[str], document_ids: Sequence[str], relevance: Sequence[int], where: str = "reranking"
+) -> RerankingScore:
+    """Score R rows, a query with one of its candidates each; a grade from 1 on is relevant.
+
+    Scores that agree to six decimals tie, and ties keep the order of the rows, as a stable sort in the reference implementations does.
+    Raises DataError for a query without a relevant candidate, and for scores that are not finite.
+    """
+    scores_R = np.asarray(scores, dtype=np.float64)
+    if scores_R.shape != (len(query_ids),) or not np.isfinite(scores_R).all():
+        raise DataError(
+            where=where,
+            found=f"scores of shape {scores_R.shape}, {int((~np.isfinite(scores_R)).sum())} of them not finite",
+            expected=f"a finite score for each of {len(query_ids)} rows",
+            remedy="Look at the encoder.",
+        )
+    rows_of: dict[str, list[int]] = {}
+    for row, query in enumerate(query_ids):
+        rows_of.setdefault(query, []).append(row)
+    without = [query for query, rows in rows_of.items() if not any(relevance[row] > 0 for row in rows)]
+    if without:
+        raise DataError(
+            where=where,
+            found=f"{len(without)} of {len(rows_of)} queries without a relevant candidate, first {without[0]!r}",
+            expected="at least one candidate of grade 1 or more for each query",
+            remedy="Leave such queries out before scoring; no order can answer them.",
+        )
+    rounded_R = np.round(scores_R, COSINE_DECIMALS)
+    queries = list(rows_of)
+    per_query = {name: np.zeros(len(queries)) for name in MEASURES}
+    for number, rows in enumerate(rows_of.values()):
+        best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
+        found = {place: relevance[row] for place, row in enumerate(best_first.tolist(), 1)}
+        grades = list(found.values())
+        values = (average_precision(found, sum(grade > 0 for grade in grades)), reciprocal_rank(found, 10), ndcg(found, grades, 10))
+        for name, value in zip(MEASURES, values, strict=True):
+            per_query[name][number] = 100.0 * value
+    has_order = any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
+    return RerankingScore(
+        measures={name: float(values.mean()) if has_order else None for name, values in per_query.items()},
+        per_query=per_query,
+        query_ids=tuple(queries),
+    )
+
+
+FORUMS_DEPTH = 100
+
+
+def average_precisions(documents_QK: NDArray[np.int64], relevant: Sequence[Set[int]]) -> NDArray[np.float64]:
+    """(Q,) the average precision × 100 of each question's first K ≤ 100 documents, best first.
+
+    Divided by the number of relevant documents among these, not by that of all, as scikit-learn's average_precision_score of the first
+    hundred does in USEB's code: what stands below them does not count. 0 where none is found.
+    """
+    hits_QK = np.array(
+        [[document in known for document in row] for row, known in zip(documents_QK.tolist(), relevant, strict=True)], dtype=bool
+    )
+    hits_QK = hits_QK.reshape(len(relevant), -1)[:, :FORUMS_DEPTH]
+    precision_QK = np.cumsum(hits_QK, axis=1) / np.arange(1, hits_QK.shape[1] + 1)
+    return 100.0 * np.asarray(np.sum(precision_QK * hits_QK, axis=1) / np.maximum(1, hits_QK.sum(axis=1)))
+
+
+def mean_over_forums(precisions: Sequence[NDArray[np.float64]]) -> float:
+    """The mean over forums of the mean over their questions."""
+    return float(np.mean([values.mean() for values in precisions]))

@@ -18,10 +18,13 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
+from scipy.stats import beta, norm
 
-from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
-from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, About, Column, Floats, PairwiseDifferences
+from sentdist.errors import DataError
+from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, NORMAL_GRID, About, Column, Floats, PairwiseDifferences, t_quantiles
 
 POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
 SATURATED = 90.0  # points, from which runs that score alike have solved what can be solved
@@ -201,3 +204,120 @@ def _limit(greatest: list[Floats], num_tests: int) -> float:
         is_enough = _table_p(float(2 * ndtr(-middle)), greatest, num_tests) < ALPHA
         low, high = (low, middle) if is_enough else (middle, high)
     return high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The scores of one system on one task over n seeds. `sd` (n − 1 in the divisor) and Student's interval over seeds, for figures of one
+    measure over a grid, are None for one seed. Whether systems differ is asked of `evaluation/significance.py`."""
+
+    mean: float
+    sd: float | None
+    low: float | None
+    high: float | None
+    num_seeds: int
+
+
+def summarize(scores: Sequence[float]) -> Summary:
+    """Mean ± sample standard deviation over seeds, with Student's t interval of the mean at 95 %.
+
+    Raises:
+        DataError: no score, or one that is not finite.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise DataError(
+            where="scores over seeds",
+            found=f"{values.tolist()}",
+            expected="at least one finite score",
+            remedy="Leave out runs that have no score, and say so.",
+        )
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Summary(mean=mean, sd=None, low=None, high=None, num_seeds=len(values))
+    sd = float(values.std(ddof=1))
+    margin = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * sd / len(values) ** 0.5
+    return Summary(mean=mean, sd=sd, low=mean - margin, high=mean + margin, num_seeds=len(values))
+
+
+LEAST_TASKS = 3  # with fewer, a flat prior of the tasks' spread leaves no posterior
+GRID = 4000
+WIDEST = 20.0  # times what the differences and their errors spread: the end of the flat prior of the tasks' spread
+MEANINGFUL = 0.75  # P(A > B) that Bouthillier et al. 2021 propose as worth speaking of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practical:
+    """Probabilities that the first is worse by more than the rope, practically equal, and better; 1 in sum."""
+
+    worse: float
+    same: float
+    better: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outperforming:
+    """P(A > B): the share of pairs of runs in which the first scores higher, ties half, with its 95 % interval over pairs."""
+
+    probability: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def is_meaningful(self) -> bool:
+        """Bouthillier et al. 2021 (arXiv 2103.03098), section 5: distinguished from a coin's toss, and perhaps large enough to matter."""
+        return self.low > 0.5 and self.high > MEANINGFUL
+
+
+def practical(difference: float, error: float, *, rope: float) -> Practical:
+    """The verdict on one difference with its standard error, from a flat prior: a normal posterior."""
+    if error <= 0 or rope < 0:
+        raise _unusable(f"a standard error of {error} and a rope of {rope}", "an error above 0 and a rope not below it")
+    return _split(norm.cdf([-rope, rope], difference, error))
+
+
+def another_task(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Practical:
+    """The verdict on the true difference on another task like these K, from their differences in points with standard errors. Tasks are
+    drawn around a common mean, with flat priors of that and of the tasks' spread.
+
+    Raises:
+        DataError: fewer than three tasks, or an error that is not above 0.
+    """
+    d, s = np.asarray(differences, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    if d.ndim != 1 or d.shape != s.shape or len(d) < LEAST_TASKS or not (s > 0).all() or rope < 0:
+        raise _unusable(f"{d.tolist()} with errors {s.tolist()}", f"{LEAST_TASKS} tasks or more, each with an error above 0")
+    spreads = WIDEST * float(np.std(d) + s.max()) * (np.arange(GRID) + 0.5) ** 2 / GRID**2  # finer near 0
+    variances = s**2 + spreads[:, None] ** 2  # (grid, K)
+    of_mean = 1.0 / np.sum(1.0 / variances, axis=1)
+    means = of_mean * np.sum(d / variances, axis=1)
+    logs = 0.5 * np.log(of_mean) - 0.5 * np.sum(np.log(variances) + (d - means[:, None]) ** 2 / variances, axis=1)  # BDA, Eq. 5.21
+    weights = np.exp(logs - logs.max()) * np.gradient(spreads)
+    weights /= weights.sum()
+    deviations = np.sqrt(of_mean + spreads**2)
+    return _split(np.array([weights @ norm.cdf(edge, means, deviations) for edge in (-rope, rope)]))
+
+
+def outperforming(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats) -> Outperforming:
+    """P(A > B) from N paired scores (of seeds, or of tasks), with Clopper and Pearson's exact interval: a bootstrap of wins that all agree
+    has no width, and three of three are no test.
+
+    Raises:
+        DataError: no pairs, or as many of one as not of the other.
+    """
+    one, other = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if one.ndim != 1 or one.shape != other.shape or not len(one):
+        raise _unusable(f"{one.shape} and {other.shape} scores", "pairs")
+    wins = np.where(one == other, 0.5, (one > other).astype(np.float64))
+    won, pairs = float(wins.sum()), len(wins)
+    low = float(beta.ppf(0.025, won, pairs - won + 1)) if won > 0 else 0.0
+    high = float(beta.ppf(0.975, won + 1, pairs - won)) if won < pairs else 1.0
+    return Outperforming(probability=won / pairs, low=low, high=high, pairs=pairs)
+
+
+def _split(at: Floats) -> Practical:
+    return Practical(worse=float(at[0]), same=float(at[1] - at[0]), better=float(1.0 - at[1]))
+
+
+def _unusable(found: str, expected: str) -> DataError:
+    return DataError(where="Bayesian comparison", found=found, expected=expected, remedy="Compare other encoders or tasks.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never, get_args
 
@@ -10,8 +11,121 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.means import mean_of_all
-from sentdist.evaluation.metrics import pearson, spearman
+
+# Cosines of float32 embeddings carry rounding noise of about 1e-7. A set of cosines narrower than this holds no ranking, only that noise.
+COSINE_RESOLUTION = 1e-6
+
+
+def checked_embeddings(embeddings: ArrayLike, *, where: str) -> NDArray[np.float64]:
+    """(S, D) float64 embeddings, every row finite and longer than zero; DataError otherwise."""
+    checked_SD = np.asarray(embeddings, dtype=np.float64)
+    if checked_SD.ndim != 2 or 0 in checked_SD.shape:
+        raise DataError(
+            where=where,
+            found=f"an array of shape {checked_SD.shape}",
+            expected="embeddings of shape (sentences, width), neither of them 0",
+            remedy="Encode a non-empty list of sentences.",
+        )
+    finite_S = np.all(np.isfinite(checked_SD), axis=1)
+    if not finite_S.all():
+        raise DataError(
+            where=where,
+            found=f"{int((~finite_S).sum())} of {len(checked_SD)} embeddings with NaN or infinity, first in row {int(np.argmin(finite_S))}",
+            expected="finite numbers",
+            remedy="The encoder has diverged or a sentence was empty: look at its training loss, or encode in fp32.",
+        )
+    lengths_S = np.linalg.norm(checked_SD, axis=1)
+    if not lengths_S.all():
+        raise DataError(
+            where=where,
+            found=f"an embedding of length 0 in row {int(np.argmin(lengths_S))}",
+            expected="embeddings that have a direction",
+            remedy="The cosine of a zero vector is undefined; look at what the encoder does with that sentence.",
+        )
+    return checked_SD
+
+
+def normalized(embeddings_SD: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(S, D) rows of Euclidean length 1."""
+    return embeddings_SD / np.linalg.norm(embeddings_SD, axis=1, keepdims=True)
+
+
+def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, where: str) -> NDArray[np.float64]:
+    """(S,) cosine of row s of the first with row s of the second, in float64."""
+    first_SD = checked_embeddings(embeddings1_SD, where=f"{where}: sentence1")
+    second_SD = checked_embeddings(embeddings2_SD, where=f"{where}: sentence2")
+    if first_SD.shape != second_SD.shape:
+        raise DataError(
+            where=where,
+            found=f"embeddings of shapes {first_SD.shape} and {second_SD.shape}",
+            expected="one embedding of each sentence of a pair, of one width",
+            remedy="Encode both columns with the same encoder.",
+        )
+    return np.clip(np.vecdot(normalized(first_SD), normalized(second_SD)), -1.0, 1.0)
+
+
+def spearman(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> float | None:
+    """Spearman's rank correlation × 100, ties at their mean rank; None where it is not defined (fewer than two pairs, or no spread)."""
+    if not _has_spread(similarities_S, gold_S):
+        return None
+    from scipy.stats import spearmanr  # half a second
+
+    return 100.0 * float(spearmanr(similarities_S, gold_S).statistic)
+
+
+def pearson(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> float | None:
+    """Pearson's correlation × 100; None where it is not defined (fewer than two pairs, or no spread)."""
+    if not _has_spread(similarities_S, gold_S):
+        return None
+    return 100.0 * float(np.corrcoef(similarities_S, gold_S)[0, 1])
+
+
+def _has_spread(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> bool:
+    return len(gold_S) > 1 and float(np.ptp(gold_S)) > 0 and float(np.ptp(similarities_S)) > COSINE_RESOLUTION
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ParaphraseScore:
+    """ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of one similarity taken together; None where it is not defined (one label
+    only, or all similarities alike). share: × 100, of paraphrases among the pairs, which is what random similarities reach."""
+
+    ap: float | None
+    share: float
+    similarities: NDArray[np.float64]  # (P,)
+    labels: NDArray[np.int64]  # (P,)
+
+
+def score_paraphrases(similarities: ArrayLike, labels: Sequence[str] | ArrayLike, *, where: str = "paraphrases") -> ParaphraseScore:
+    """Score P similarities against labels 1 (paraphrase) and 0.
+    Raises DataError for other labels and for similarities that are not finite."""
+    from sklearn.metrics import average_precision_score  # scikit-learn takes a second to import
+
+    similarities_P = np.asarray(similarities, dtype=np.float64)
+    texts = [str(label) for label in labels]  # type: ignore[union-attr]
+    other = next((text for text in texts if text not in ("0", "1")), None)
+    if other is not None or similarities_P.shape != (len(texts),) or not texts:
+        found = f"label {other}" if other is not None else f"{similarities_P.shape} similarities for {len(texts)} labels"
+        raise DataError(where=where, found=found, expected="0 or 1 for each of one pair or more", remedy="Correct the labels.")
+    if not np.isfinite(similarities_P).all():
+        raise DataError(
+            where=where, found="similarities that are NaN or infinite", expected="finite numbers", remedy="Look at the encoder."
+        )
+    labels_P = np.asarray([int(text) for text in texts], dtype=np.int64)
+    is_defined = 0 < labels_P.sum() < len(labels_P) and float(np.ptp(similarities_P)) > COSINE_RESOLUTION
+    return ParaphraseScore(
+        ap=100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None,
+        share=100.0 * float(labels_P.mean()),
+        similarities=similarities_P,
+        labels=labels_P,
+    )
+
+
+def mean_of_all(values: Iterable[float | None], weights: Sequence[float] | None = None) -> float | None:
+    """The mean, weighted where weights are given; None where a value is None or there is none at all."""
+    given = list(values)
+    defined = [value for value in given if value is not None]
+    return statistics.fmean(defined, weights) if defined and len(defined) == len(given) else None
+
 
 Aggregation = Literal["all", "mean", "wmean"]
 

@@ -6,11 +6,11 @@ The score of a system k with seed s is taken as  mean + seed's luck + training's
   difference (two-way layout, seeds as blocks). A training's own variance is that of the residuals. Three seeds know a variance badly, a
   table of rows knows it better: each row's is drawn towards the others' by as much as they agree (Smyth 2004, moderated t), and never by
   more than the rows can bear (their number minus 3).
-* **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
+* **Items.** Each item's contribution to the score (`evaluation/items.py`) is summed over its group: items that share a text, by
   their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
   the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times. In a mean
   over tasks, or over parts of one (folds, languages, forums), each is a stratum: its groups vary by themselves; those that share texts are
-  one (`evaluation/joint_groups.py`). Degrees of freedom are joined by Satterthwaite's rule.
+  one (`evaluation/items.py`). Degrees of freedom are joined by Satterthwaite's rule.
 * **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
   the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
   13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
@@ -23,15 +23,63 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import polygamma, psi, stdtrit
+from scipy.stats import norm, t
 
 from sentdist.errors import DataError
-from sentdist.evaluation.few_seeds import NORMAL_GRID, moderated, t_quantiles
+
+NORMAL_GRID = np.linspace(0.0, 8.0, 81)  # normal quantiles, between which critical values are interpolated
+LEAST_VARIANCE = 1e-18  # points²: below, scores agree to their rounding
+
+
+def moderated(variances: Floats, degrees: Floats) -> tuple[Floats, Floats]:
+    """Variances drawn towards their common value, and the degrees of freedom that they then have (Smyth 2004, Stat. Appl. Genet. 3, 3).
+
+    The weight of the common value, in degrees of freedom, follows from how much log variances differ beyond chance; it is at most
+    (rows − 3) times a row's own, so that three rows or fewer stand for themselves.
+    """
+    usable = variances > LEAST_VARIANCE
+    rows = int(usable.sum())
+    if rows < 4:
+        return variances, degrees
+    own, given = variances[usable], degrees[usable]
+    logs = np.log(own) - psi(given / 2) + np.log(given / 2)
+    beyond = float(logs.var(ddof=1) - np.mean(polygamma(1, given / 2)))
+    most = (rows - 3) * float(np.median(given))
+    if beyond > 0 and (prior := 2 * _inverse_trigamma(beyond)) < most:
+        common = float(np.exp(logs.mean() + psi(prior / 2) - np.log(prior / 2)))
+    else:
+        prior, common = most, float(np.average(own, weights=given))
+    drawn = (prior * common + degrees * variances) / (prior + degrees)
+    return np.where(usable, drawn, variances), np.where(usable, degrees + prior, degrees)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Newton's method on 1 / trigamma, which is convex (Smyth 2004, appendix)."""
+    found = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, found))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
+        found += step
+        if abs(step) < 1e-8 * found:
+            break
+    return found
+
+
+def t_quantiles(degrees_P: Floats) -> Floats:
+    """(P, Z) Student's quantiles that belong to NORMAL_GRID."""
+    return np.array([_t_curve(round(float(degrees), 3)) for degrees in degrees_P]).reshape(len(degrees_P), len(NORMAL_GRID))
+
+
+@lru_cache(maxsize=4096)
+def _t_curve(degrees: float) -> Floats:
+    return np.asarray(t.isf(norm.sf(NORMAL_GRID), degrees))
+
 
 About = Literal["seeds and items", "items", "seeds", "nothing"]
 Floats = NDArray[np.float64]

@@ -2,26 +2,121 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from sentdist.errors import counted
-from sentdist.execution.workplaces import Workplace
+from sentdist.errors import SentdistError, counted, named
+from sentdist.execution.board.events import StageEvent, progress_event
+from sentdist.execution.plan_facts import Show, SweepProgress, disk_estimate, progress_of
+from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
+from sentdist.plan.stage import Stage
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import check_precisions
+from sentdist.stages.local import build_past_failures
 from sentdist.stages.planning.planned import planned_recipe
-from sentdist.store.confirmation import confirmation
+from sentdist.stages.text_stages import build_overlaps
+from sentdist.store.chosen import confirmation
 from sentdist.store.searches import SearchRecord
-from sentdist.store.sweep import load_sweep
+from sentdist.store.store import Artifact
+from sentdist.store.sweep import begin_sweep, load_sweep, sweep_record
+from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
-    from sentdist.execution.progress import Show
-    from sentdist.execution.sweep_end import SweepSummary
+    from sentdist.execution.searching.conductor import Watch
+    from sentdist.learning.checkpoint import DevScore
+    from sentdist.learning.loop import StepReport
+    from sentdist.plan.stage import Json
+    from sentdist.stages.rungs import Listener
+    from sentdist.stages.train import TrainSession
+    from sentdist.store.store import ArtifactStore
+    from sentdist.tracking.tracker import Tracker
+
+
+class Workplace(Protocol):
+    """Carries out searches and builds plans. What that needs is imported when it is asked for: torch, Ray and Tune take seconds."""
+
+    def search(
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
+    ) -> SearchRecord:
+        """Carry out a search until its end; see `search_in_process`."""
+        ...
+
+    def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
+        """Build all trials of a plan; see `build_locally`."""
+        ...
+
+    def end(self, sweep: str, because: BaseException) -> None:
+        """Called by `show`: raise the error out of `build`, or have that stop the sweep and return."""
+        ...
+
+
+class ThisProcess(Workplace):
+    """One stage after another, without Ray."""
+
+    def search(
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
+    ) -> SearchRecord:
+        from sentdist.execution.searching.in_process import search_in_process
+
+        return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
+
+    def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
+
+        return build_locally(plan, context, print_line=print_line, show=show)
+
+    def end(self, sweep: str, because: BaseException) -> None:
+        raise because
+
+
+@dataclass(frozen=True)
+class Cluster(Workplace):
+    """The cluster that RAY_ADDRESS names. tracking: address of an MLflow server that takes what is built; None: nothing does."""
+
+    tracking: str | None
+
+    def search(
+        self,
+        planned: PlannedSearch,
+        context: Context,
+        *,
+        print_line: PrintLine,
+        watch: Watch | None = None,
+        tracker: Tracker | None = None,
+        until: float | None = None,
+    ) -> SearchRecord:
+        from sentdist.execution.searching.on_cluster import search_on_cluster
+
+        return search_on_cluster(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
+
+    def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
+        from sentdist.execution.sweep import run_on_cluster
+
+        return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
+
+    def end(self, sweep: str, because: BaseException) -> None:
+        from sentdist.execution.board.client import stop_sweeps
+
+        stop_sweeps(sweep)
 
 
 # Opened for the time in which a plan is built: takes its lines, and its progress where somebody looks at that.
@@ -134,10 +229,106 @@ def searched(
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:
     """What comes after the search; of a budget of hours, it is part."""
-    from sentdist.execution.searching.budgets import Finalists
-    from sentdist.execution.searching.prices import Forecasts
+    from sentdist.execution.searching.budgets import Finalists, Forecasts
 
     price = Finalists(planned, Forecasts(planned, context.store)).price
     budget = planned.search.budget
     within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
     return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.line}{within}."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What one trial came to.
+
+    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid, or of a search,
+    that do.
+    scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where a score is not defined.
+    encoder: the key of the trained encoder, for `Encoder.load` with the same store; None where none was trained.
+    """
+
+    method: str
+    seed: int | None
+    fold: int | None
+    params: Mapping[str, Json]
+    scores: Mapping[str, float | None]
+    encoder: str | None
+
+
+def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:
+    """The outcome of each trial of a plan; all stages of the plan are in the store."""
+    from sentdist.store.sweep import sweep_record
+
+    trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
+    records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := store.at(places[key]))}
+    for trial in trials:
+        yield Outcome(
+            method=trial.method,
+            seed=trial.seed,
+            fold=trial.fold,
+            params=trial.params,
+            scores=numbers(records[trial.key].results),
+            encoder=trial.train,
+        )
+
+
+def numbers(results: Mapping[str, Json]) -> dict[str, float | None]:
+    """The results of a record that are scores."""
+    return {name: value for name, value in results.items() if value is None or isinstance(value, int | float)}
+
+
+def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
+    """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress, show all of it.
+
+    Trials that fail do not stop the others; they stand in the summary.
+
+    Raises:
+        SentdistError: what concerns all trials: a device that is not there, a store that must be written and cannot, or has no room.
+    """
+    started = time.perf_counter()
+    before = context.store.get_all(plan.stages).keys()
+    missing = frozenset(stage.key for stage in plan.stages) - before
+    estimate = disk_estimate(plan, context, missing)
+    if missing:  # a complete store may be read-only
+        context.store.check_writable(needed_bytes=estimate.least)
+        context = _with_devices(plan, context, missing, print_line)
+    if warning := estimate.warning(context.store.free_bytes()):
+        print_line(warning)
+    begin_sweep(context.store, sweep_record(plan), print_line)
+    progress = progress_of(plan, missing)
+
+    def failed(stage: Stage, error: SentdistError) -> None:
+        print_line(progress.line(StageEvent.of(stage, "failed", message=named(error))))
+
+    errors = build_past_failures(plan.stages, context, listen=local_listener(progress, print_line, show=show), failed=failed)
+    try:
+        build_overlaps(plan, context)
+    except SentdistError as error:  # the sweep is over, and its summary is still to be printed
+        print_line(overlaps_not_counted(error))
+    outcomes = {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=errors.get(trial.key)) for trial in plan.trials}
+    summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
+    for line in summary.lines if summary.failures else ():
+        print_line(line)
+    return summary
+
+
+def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_line: PrintLine) -> Context:
+    from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine  # torch takes seconds
+
+    runtime, devices = on_this_machine(context.runtime)
+    check_precisions((stage for stage in plan.stages if stage.key in missing), runtime, old_gpu=old_gpu_here(runtime))
+    print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}{left_out_here(runtime)}")
+    return replace(context, runtime=runtime)
+
+
+def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Listener:
+    """A listener for what is built in this process: it says every tenth of a training, every dev score and every finished stage."""
+
+    def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
+        reported = progress_event(stage, session, event)
+        if reported is not None:
+            print_line(progress.line(reported))
+            if show is not None:
+                show(progress)
+
+    return listen

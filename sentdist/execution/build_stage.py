@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import time
 
-from sentdist.disk_errors import explain_disk_errors
-from sentdist.errors import named
-from sentdist.execution.board.attempts import end_of, may_be_a_lost_peer
-from sentdist.execution.board.event_sink import EventSink
+from sentdist.errors import explain_disk_errors, named
+from sentdist.execution.board.diagnosis import Heartbeats
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import EventSink, Submission
+from sentdist.execution.board.watchdog import end_of, may_be_a_lost_peer
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Targets, Train
-from sentdist.stages.build_in_process import build_in_process
-from sentdist.stages.inputs_in_use import inputs_watched
+from sentdist.stages.context import inputs_watched
+from sentdist.stages.local import build_in_process
 from sentdist.store.store import Artifact
 
 
@@ -71,7 +69,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
-            from sentdist.execution.training.member import shards_in_group
+            from sentdist.execution.training.worker_group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
         case Bank() | Targets() if demand.way == "pool":

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from sentdist import processor
-from sentdist.addresses import without_secrets
+from sentdist import machine
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
+from sentdist.files import disk_size
 from sentdist.learning.kernels import cpp_library
 from sentdist.services import servers
-from sentdist.services.asking import Reply, basic_auth_header, get, ray_version
+from sentdist.services.processes import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
-from sentdist.sizes import disk_size
 from sentdist.store.local_storage import STAGING
 from sentdist.store.store import ArtifactStore
+from sentdist.text import without_secrets
 from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
@@ -165,10 +165,10 @@ if not why:
 
 def cpu() -> Finding:
     """The processor; one that does not multiply bfloat16 values gains nothing by `precision: bf16`."""
-    if processor.instructions() != processor.WITHOUT_BFLOAT16:
-        return Finding(subject="processor", state="good", text=processor.name())
+    if machine.instructions() != machine.WITHOUT_BFLOAT16:
+        return Finding(subject="processor", state="good", text=machine.name())
     text = (
-        f"{processor.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far "
+        f"{machine.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far "
         "slower under ZeRO stage 3."
     )
     return Finding(subject="processor", state="note", text=text)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.errors import ResourceError, first_line
 from sentdist.execution import health
-from sentdist.print_line import PrintLine
 from sentdist.services.state import state_of
+from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient

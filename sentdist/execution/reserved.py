@@ -9,7 +9,7 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.execution.demand import Demand
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
-from sentdist.learning.subnormals import flush_subnormals
+from sentdist.learning.precision import flush_subnormals
 from sentdist.stages.devices import why_unusable
 
 # A process keeps so much on a GPU beside what torch allocates: CUDA's context and kernels. About as much as is reported of A100 and H100;

@@ -13,26 +13,22 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SentdistError, SweepStopped, counted
-from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.printer import printed_events
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.client import BoardClient, printed_events
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.capacity import Capacity, capacity, share_of_a_gpu, with_devices
-from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
-from sentdist.execution.cluster.nodes import old_gpu_of, smallest_gpu
-from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.execution.device_lines import gpu_memory_note, gpus_line
-from sentdist.execution.disk_estimate import disk_estimate
-from sentdist.execution.gpu_types import gpu_types_note, left_out_line, with_gpu_type
-from sentdist.execution.progress import Show, progress_of
+from sentdist.execution.capacity import Capacity, capacity, gpu_types_note, left_out_line, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.execution.cluster.connection import cause_of, connect_to_drive
+from sentdist.execution.cluster.nodes import ClusterNodes, cluster_growth, old_gpu_of, smallest_gpu
+from sentdist.execution.demand import gpu_memory_note, gpus_line
+from sentdist.execution.plan_facts import Show, disk_estimate, progress_of
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.execution.training.checkpoints import forget_finished
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.stage import most_at_once, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import check_precisions
 from sentdist.stages.planning.worker_memory import (
     TOKENS_PER_SENTENCE,
     embedding_widths,
@@ -41,8 +37,9 @@ from sentdist.stages.planning.worker_memory import (
     size_of,
     worker_bytes,
 )
-from sentdist.stages.precisions import check_precisions
 from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.text import PrintLine
+from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 
@@ -205,7 +202,7 @@ def _build_overlaps(plan: Plan, context: Context) -> None:
 
 
 def _overlaps_there(plan: Plan, context: Context) -> None:
-    from sentdist.stages.overlaps import build_overlaps
+    from sentdist.stages.text_stages import build_overlaps
 
     build_overlaps(plan, context)
 
@@ -249,3 +246,17 @@ def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) ->
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {allocation.devices}; store {allocation.context.store.shown}"
+
+
+def run_on_cluster(
+    plan: Plan, context: Context, *, tracking: str | None = None, print_line: PrintLine = print, show: Show | None = None
+) -> SweepSummary:
+    """Build whatever the store lacks of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
+
+    tracking: address of an MLflow server; None: the records in the store are the only log. show: see `run_sweep`.
+
+    Raises:
+        SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
+    """
+    connect_to_drive()
+    return run_sweep(plan, context, tracker=make_tracker(tracking, context.store), print_line=print_line, show=show)

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from sentdist.addresses import without_secrets
 from sentdist.errors import SweepStopped, counted, named
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
+from sentdist.text import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,23 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import SentdistError
-from sentdist.execution.build_recipe import searched
-from sentdist.execution.progress import Show, SweepProgress
+from sentdist.execution.build_recipe import Workplace, searched
+from sentdist.execution.plan_facts import Show, SweepProgress
 from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
 from sentdist.execution.sweep_end import SweepSummary
-from sentdist.execution.workplaces import Workplace
-from sentdist.plan.measures import SATURATED
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
+from sentdist.plan.task_kinds import SATURATED
 from sentdist.plan.tune_recipe import search_values, training_values
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.own_request import OwnRequest
-from sentdist.stages.planning.planned import planned_recipe, planned_search
+from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
 from sentdist.store.searches import SearchRecord
+from sentdist.text import PrintLine
 
 SEEDS = 6  # of what dev chose: their average is handed over
 MOST_SEEDS = 32  # where there is time left and nothing else to try

@@ -15,10 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.durable import whole_file
 from sentdist.errors import LONGEST_VALUE, DataError, brief, one_line
+from sentdist.files import read_array, read_json_object, whole_file
 from sentdist.plan.stage import Json
-from sentdist.reading import read_array, read_json_object
 
 DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from sentdist.inference.outputs import whole_folder
+from sentdist.inference.export import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard, language_of
 from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.write_folder import EncoderCard, language_of
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentdist.data.labels import EMPTY
+from sentdist.data.checked_rows import EMPTY
 from sentdist.errors import DataError, named
 
 if TYPE_CHECKING:

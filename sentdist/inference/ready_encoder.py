@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,24 +10,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sentdist.data.texts import TextColumns, Texts
 from sentdist.errors import EncoderError, ResourceError
-from sentdist.inference.embedding_file import PROMPT
-from sentdist.inference.prompts import Prompts
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.families import POOLINGS
+from sentdist.inference.embedding_file import PROMPT, TEXTS, TextsDigest, embedding_writer
+from sentdist.inference.opening import Prompts
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
-from sentdist.learning.encoder.prompted import check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
-from sentdist.poolings import POOLINGS
 from sentdist.stages.devices import why_unusable
 from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.encoder_digest import EncoderDigest, digest_of_encoder
+from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,3 +177,39 @@ def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceE
         remedy=f"Set the longest to {max(3, longest // 2)} tokens (--max-length), take another GPU by CUDA_VISIBLE_DEVICES=1, or none "
         "by CUDA_VISIBLE_DEVICES= in front of the command.",
     )
+
+
+SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length has nothing to gain beyond that
+
+
+EmbeddedBatches = Callable[[Texts], Iterator[tuple[TextColumns, np.ndarray]]]  # of a file, in its order
+
+
+def encode_file(
+    loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = "float32", batches: EmbeddedBatches | None = None
+) -> Iterator[int]:
+    """Write the embeddings of all sentences to `out`; gives out after each batch how many are done.
+
+    batches: by whom the file is embedded; None: by `loaded`, here.
+    Memory holds one batch. Whoever stops drawing, and every error, leaves no file of that name.
+
+    Raises:
+        DataError: as `Texts.batches` and `embedding_writer`. EncoderError: as `LoadedEncoder.embed`.
+    """
+    done, digest = 0, TextsDigest()
+    with_ids = texts.id_column is not None
+    use = loaded.use
+    facts = {**loaded.facts, PROMPT: use.prompt, "checkpoint": use.checkpoint, "source": texts.name, "dtype": dtype}
+    with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
+        for batch, embeddings_SD in (batches or partial(_embedded_here, loaded))(texts):
+            sentences = batch[texts.columns[0]]
+            writer.write(embeddings_SD, batch[texts.id_column] if texts.id_column is not None else None)
+            digest.add(sentences)
+            done += len(sentences)
+            yield done
+        facts[TEXTS] = digest.hex
+
+
+def _embedded_here(loaded: LoadedEncoder, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
+    for batch in texts.batches(SENTENCES_AT_ONCE):
+        yield batch, loaded.embed(batch[texts.columns[0]])

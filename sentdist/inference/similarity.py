@@ -13,17 +13,17 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
-from sentdist.durable import whole_file
 from sentdist.errors import DataError, EncoderError, brief, counted
 from sentdist.evaluation.relational import similarities_by_relation
+from sentdist.families import POOLINGS
+from sentdist.files import whole_file
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.objectives import names_where
-from sentdist.plan.relational import Directions, RelationalScoring
-from sentdist.poolings import POOLINGS
+from sentdist.plan.specs import Directions, RelationalScoring
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
-from sentdist.table_text import csv_cell
+from sentdist.text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
 SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
+from sentdist.files import drop_remedy, read_array, reading
 from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape, bytes_together
-from sentdist.learning.encoder.batch import Batch
-from sentdist.reading import drop_remedy, read_array, reading
+from sentdist.learning.encoder.tokens import Batch
 
 
 class BankReader(Protocol):

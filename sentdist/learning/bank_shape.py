@@ -60,3 +60,23 @@ def bank_shape(text: str, *, where: str) -> BankShape:
         expected = "positive num_sentences, width and rows_per_shard, dtype float16 or float32"
         raise DataError(where=where, found=brief(found), expected=expected, remedy=REMEDY)
     return shape
+
+
+TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
+LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
+
+
+def longest_tile(head_width: int, number_bytes: int) -> int:
+    """The longest sentence for which there is a tile, with heads of a width and numbers of so many bytes; 0 where there is none."""
+    if head_width not in (16, 32, 64, 128):
+        return 0
+    return max((tile for tile in TILES if tile * head_width * number_bytes <= LARGEST_TILE_BYTES), default=0)
+
+
+BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as DDP has it: smaller ones leave earlier, larger ones use the network better
+BUCKET_NUMBERS = BUCKET_BYTES // 4  # DeepSpeed's own 500 million are 2 GB, more than any gradient of an encoder that is trained here
+# Of a table of word embeddings rows travel alone, up to so large a part; beyond, to take them out and to put them back costs what it saves.
+MOST_ROWS = 0.5
+# Parameters that ZeRO 3 holds whole at a time, and does not let go between two uses. DeepSpeed's own thousand million is more than nearly
+# all encoders have: it would never let any go.
+MOST_LIVE = 50_000_000

@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from sentdist.disk_errors import words_for
-from sentdist.durable import whole_file
-from sentdist.errors import StoreError, named
-from sentdist.learning.device_random import device_random_state, set_device_random_state
-from sentdist.learning.early_stopping import EarlyStopping
+from sentdist.errors import StoreError, named, words_for
+from sentdist.files import whole_file
+from sentdist.learning.optimization import EarlyStopping
+from sentdist.learning.prefetch import device_random_state, set_device_random_state
 
 PROGRESS_FILE = "progress.json"
 

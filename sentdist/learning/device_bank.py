@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.bank import StoredBank
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 ROWS_AT_ONCE = 16384  # of each encoder, that are copied together; the host holds no more of a bank than these
 
@@ -39,7 +39,7 @@ class DeviceBank:
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """As `BankReader.rows`, on the device; nobody waits for it."""
-        from sentdist.learning.encoder.batch import sent_to
+        from sentdist.learning.encoder.tokens import sent_to
 
         return self.gathered(sent_to(self.ids(sentence_ids).flatten(), self._table_NSD.device))
 

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, diverged_gradient
 from sentdist.learning.gather import by_share, largest_share, seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.objective import Objective
-from sentdist.learning.to_host import begin_to_host
+from sentdist.learning.prefetch import begin_to_host
 
 
 @dataclass(frozen=True, kw_only=True)

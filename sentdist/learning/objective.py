@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sentdist.errors import DataError, RecipeError
-from sentdist.learning.encoder.batch import Batch
+from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.files import drop_remedy, reading
+from sentdist.learning.encoder.pooling import PoolingHead
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.gather import gather_rows
 from sentdist.learning.relation_file import Relations
+from sentdist.learning.targets import WordShares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,3 +161,173 @@ def check_finite(value: float, *, where: str, remedy: str) -> None:
 def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32; one in float64 stays as it is."""
     return tensor if tensor.dtype == torch.float64 else tensor.float()
+
+
+HEADS_FILE = "heads.safetensors"
+
+
+def save_heads(folder: Path, weights: dict[str, Tensor], *, objective: str) -> None:
+    """Write an objective's parameters into an encoder's folder, where there are any. objective: its name."""
+    if weights:
+        tensors = {name: tensor.contiguous() for name, tensor in weights.items()}
+        save_file(tensors, folder / HEADS_FILE, metadata={"objective": objective})
+
+
+def load_heads(module: nn.Module, folder: Path, *, where: str) -> None:
+    """Take over the parameters that lie beside an encoder.
+
+    Raises:
+        EncoderError: there are none, or of other shapes.
+    """
+    path = folder / HEADS_FILE
+    weights = read_heads(path) if path.exists() else {}
+    if _shapes(weights) != _shapes(module.state_dict()):
+        raise EncoderError(
+            where=where,
+            found=f"heads of shapes {_shapes(weights)}" if weights else "a checkpoint without heads",
+            expected="the head of an earlier stage with the same objective and features",
+            remedy="Leave keep_head out, then training starts with a new head.",
+        )
+    module.load_state_dict(weights)
+
+
+def read_heads(path: Path) -> dict[str, Tensor]:
+    """The parameters of a file that `save_heads` wrote. EncoderError where it is damaged."""
+    with reading(path, expected="the heads of an encoder", kind=EncoderError, remedy=drop_remedy(path.parent)):
+        return load_file(path)
+
+
+def part_of(weights: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with `prefix`, under the rest of their names."""
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+
+
+def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in weights.items()}
+
+
+class WeightedSum(nn.Module, Objective):
+    """Σ_t w_t · L_t: what none of the papers has, their methods together. Units and reduction are those of the terms.
+
+    terms: (weight, objective) in the order of the recipe; those with parameters are submodules, named by their place.
+    RecipeError for a weight that is not finite.
+    """
+
+    def __init__(self, terms: Sequence[tuple[float, Objective]]) -> None:
+        super().__init__()
+        for number, (weight, _) in enumerate(terms):
+            check_finite(weight, where=f"sum.terms[{number}].weight", remedy="1 counts the term as it is.")
+        self._weights = tuple(weight for weight, _ in terms)
+        self._objectives = tuple(objective for _, objective in terms)
+        modules = {str(number): objective for number, (_, objective) in enumerate(terms) if isinstance(objective, nn.Module)}
+        self.terms = nn.ModuleDict(modules)
+        self.reads_embeddings = any(objective.reads_embeddings for objective in self._objectives)
+        self.keeps_heads = any(objective.keeps_heads for objective in self._objectives)
+        self.adds_to_embeddings = any(objective.adds_to_embeddings for objective in self._objectives)
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
+        losses = [weight * objective(embeddings, batch) for weight, objective in zip(self._weights, self._objectives, strict=True)]
+        return torch.stack(losses).sum()
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        for objective in self._objectives:
+            yield from objective.own_rates()
+
+    def start_from(self, folder: Path, *, where: str) -> None:
+        """Where one term keeps its head, all keep theirs."""
+        if self.keeps_heads:
+            load_heads(self, folder, where=f"{where}: keep_head")
+        for objective in self._objectives:
+            if not objective.keeps_heads:
+                objective.start_from(folder, where=where)
+
+    def place_on(self, device: torch.device) -> None:
+        for objective in self._objectives:
+            objective.place_on(device)
+
+    def after_step(self, embeddings: Tensor, batch: Batch) -> None:
+        for objective in self._objectives:
+            objective.after_step(embeddings, batch)
+
+    def extra_state(self) -> dict[str, Any]:
+        states = {str(number): objective.extra_state() for number, objective in enumerate(self._objectives)}
+        return {number: state for number, state in states.items() if state}
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        for number, part in state.items():
+            self._objectives[int(number)].load_extra_state(part)
+
+    def save_into(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        for number, objective in enumerate(self._objectives):
+            objective.save_into(folder, part_of(weights, f"terms.{number}."))
+
+    def relations(self) -> Relations | None:
+        return next((found for objective in self._objectives if (found := objective.relations()) is not None), None)
+
+
+class Projected(nn.Module, Objective):
+    """L(tanh(W h + b)): the objective L sees a projection of the embeddings h, while other terms and the evaluation see h itself.
+
+    Alone, with pooling cls, this is pooling cls_mlp_train_only:
+    the layer is trained and dropped at test (Gao et al. 2021, arXiv 2104.08821, unsupervised SimCSE).
+    It stands in the objective so that auxiliary tasks can read what is evaluated. Units and reduction are those of L.
+    """
+
+    def __init__(self, objective: Objective, *, width: int, initializer_range: float = 0.02) -> None:
+        super().__init__()
+        self.head = PoolingHead(width, initializer_range=initializer_range)
+        self.objective = objective
+        self.reads_embeddings, self.keeps_heads = objective.reads_embeddings, objective.keeps_heads
+        self.adds_to_embeddings = objective.adds_to_embeddings
+
+    def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
+        return self.objective(self.head(embeddings), batch)
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        yield from self.objective.own_rates()
+
+    def start_from(self, folder: Path, *, where: str) -> None:
+        self.objective.start_from(folder, where=where)
+
+    def place_on(self, device: torch.device) -> None:
+        self.objective.place_on(device)
+
+    def after_step(self, embeddings: Tensor, batch: Batch) -> None:
+        self.objective.after_step(embeddings, batch)
+
+    def extra_state(self) -> dict[str, Any]:
+        return self.objective.extra_state()
+
+    def load_extra_state(self, state: dict[str, Any]) -> None:
+        self.objective.load_extra_state(state)
+
+    def save_into(self, folder: Path, weights: dict[str, Tensor]) -> None:
+        self.objective.save_into(folder, part_of(weights, "objective."))
+
+    def relations(self) -> Relations | None:
+        return self.objective.relations()
+
+
+def cross_entropy_of_tags(logits_SV: Tensor, shares_SV: Tensor) -> Tensor:
+    """CE(t, ŷ) = −Σ_c t_c log ŷ_c with ŷ the softmax of logits (S, V) and t soft labels (S, V): nats, mean over S.
+
+    A row whose shares are all 0 counts 0 in the mean. Source: John et al. 2019 (ACL P19-1041), without the label smoothing of their code.
+    """
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    return (shares_SV.sum(dim=-1) * log_total_S - (shares_SV * logits_SV).sum(dim=-1)).mean()
+
+
+def cross_entropy_of_words(logits_SV: Tensor, words: WordShares) -> Tensor:
+    """As `cross_entropy_of_tags` for sparse labels: equal to it, without a second (S, V) tensor.
+    A sentence without a word counts 0 in the mean."""
+    log_total_S = logits_SV.logsumexp(dim=-1)
+    reached_S = words.summed(words.shares * logits_SV[words.rows, words.words])
+    return (words.mass * log_total_S - reached_S).mean()
+
+
+def entropy(logits_SV: Tensor, counted_S: Tensor) -> Tensor:
+    """H(ŷ) = −Σ ŷ log ŷ of the softmax of logits (S, V): nats, mean over S, in [0, ln V]; rows not in `counted_S` (bool) count 0."""
+    log_shares_SV = logits_SV.log_softmax(dim=-1)
+    return (-(log_shares_SV.exp() * log_shares_SV).sum(dim=-1) * counted_S).mean()

@@ -4,17 +4,57 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from sentdist.errors import RecipeError
-from sentdist.learning.learner import Learner
+from sentdist.learning.encoder.tokens import TokenBatch
+from sentdist.learning.objective import Objective, OwnRate, part_of
 from sentdist.learning.precision import PRECISIONS
+
+
+class Learner(nn.Module):
+    """An encoder, and the heads of its objective where it has any (regression head, relation table, classifiers).
+
+    One module, so that one optimizer moves both, one norm clips both, and ZeRO shares both out. `forward` is the encoder's; the objective
+    calls its heads itself, as modules: ZeRO stage 3 has their weights at hand only then.
+    freeze_encoder: the encoder takes no gradient, so no graph of it is kept and no optimizer has a state for it. What a head shares with it
+    (the word embeddings of masked language modelling) is frozen, too.
+    """
+
+    def __init__(self, encoder: nn.Module, objective: Objective, *, freeze_encoder: bool = False) -> None:
+        super().__init__()
+        if freeze_encoder:
+            encoder.requires_grad_(False)
+        self.encoder = encoder
+        self.heads = objective if isinstance(objective, nn.Module) else None
+        self._objective = (objective,)  # in a tuple, so that torch does not count its parameters twice
+
+    def forward(self, tokens: TokenBatch) -> Tensor:
+        """(S, D) embeddings."""
+        embeddings: Tensor = self.encoder(tokens)
+        return embeddings
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        """The parameters of the objective that do not move at the encoder's rate."""
+        return self._objective[0].own_rates()
+
+
+def encoder_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The encoder's part of a learner's state dict, under the encoder's own names."""
+    return part_of(state, "encoder.")
+
+
+def head_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The objective's part of a learner's state dict; empty where it has no parameters."""
+    return part_of(state, "heads.")
+
 
 SCHEDULES = {
     "linear": "linear",  # warm-up, then linearly down to 0 at the last step
@@ -151,3 +191,46 @@ def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LR
 def _require(holds: bool, field: str, found: object, expected: str, remedy: str) -> None:
     if not holds:
         raise RecipeError(where=f"train.{field}", found=repr(found), expected=expected, remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStopping:
+    """The rule "stop when the loss has not decreased for `patience` intervals", with its state; a value: `after` gives the next one.
+
+    Both readings of RCL's "3 steps" (arXiv 2209.13241, App. A.1.1;
+    the paper does not say which) are this one rule: an interval of one optimizer step looks at the raw loss, an interval of, say,
+    a tenth of an epoch at the mean loss over it. On noisy batches the first stops after some ten steps.
+    "Not decreased" compares with the lowest loss so far; the last weights are kept.
+
+    patience: intervals without a new lowest loss that end the training. steps_per_interval: optimizer steps.
+    lowest, num_waited, loss_sum, num_steps: the state; loss_sum and num_steps belong to the interval that is not complete.
+    """
+
+    patience: int = 3
+    steps_per_interval: int = 1
+    lowest: float | None = None
+    num_waited: int = 0
+    loss_sum: float = 0.0
+    num_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for field, value in (("patience", self.patience), ("steps_per_interval", self.steps_per_interval)):
+            if value < 1:
+                raise RecipeError(
+                    where=f"stopping.{field}", found=repr(value), expected="at least 1", remedy="The paper waits for 3 steps."
+                )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training should stop now."""
+        return self.num_waited >= self.patience
+
+    def after(self, loss: float) -> EarlyStopping:
+        """The state after one more optimizer step with this loss (nats, global mean)."""
+        loss_sum, num_steps = self.loss_sum + loss, self.num_steps + 1
+        if num_steps < self.steps_per_interval:
+            return replace(self, loss_sum=loss_sum, num_steps=num_steps)
+        mean = loss_sum / num_steps
+        if self.lowest is None or mean < self.lowest:
+            return replace(self, lowest=mean, num_waited=0, loss_sum=0.0, num_steps=0)
+        return replace(self, num_waited=self.num_waited + 1, loss_sum=0.0, num_steps=0)

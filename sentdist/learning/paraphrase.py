@@ -12,8 +12,7 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, first_line
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer
-from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer, without_bars
 from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples

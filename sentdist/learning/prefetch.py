@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
 import torch
+from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 
 AHEAD = 2  # batches: one is copied while the other is made
 
@@ -105,3 +106,53 @@ class Sender:
             for tensor in sent.batch.beside_tokens:
                 tensor.record_stream(computing)  # its memory is the copying stream's, which must not reuse it before
         return sent.batch
+
+
+def begin_to_host(tensor: Tensor) -> Callable[[], Tensor]:
+    """Begin to copy a tensor to the host, once it is computed; the call gives the copy.
+
+    The call waits for the end of the copy and for nothing that the GPU was given since; to read a number of the tensor itself would wait
+    for all of it.
+    """
+    if tensor.device.type != "cuda":
+        return tensor.cpu
+    with torch.cuda.device(tensor.device):  # a thread's own device is the first GPU, and pinning would make a context there
+        there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    there.copy_(tensor, non_blocking=True)
+    arrival = torch.cuda.Event()
+    arrival.record(torch.cuda.current_stream(tensor.device))
+
+    def arrived() -> Tensor:
+        arrival.synchronize()
+        return there
+
+    return arrived
+
+
+def device_random_state() -> Tensor | None:
+    """The state of the GPU's default generator, from which dropout draws there; None where nothing was computed on a GPU yet."""
+    return torch.cuda.get_rng_state() if torch.cuda.is_available() and torch.cuda.is_initialized() else None
+
+
+def set_device_random_state(state: Tensor | None) -> None:
+    """Restore what `device_random_state` gave; nothing to do for None, and where there is no GPU."""
+    if state is not None and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state)
+
+
+def drawn_again() -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
+    """Contexts of a forward pass and of its recomputation, for `torch.utils.checkpoint`: both draw the same on the GPU.
+
+    torch itself keeps the state of those GPUs only that hold a tensor among the arguments: none for a function and sentences on the host.
+    """
+    return nullcontext(), _with_state(device_random_state())
+
+
+@contextmanager
+def _with_state(state: Tensor | None) -> Iterator[None]:
+    after = device_random_state()
+    set_device_random_state(state)
+    try:
+        yield
+    finally:
+        set_device_random_state(after)

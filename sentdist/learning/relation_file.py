@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from sentdist.errors import EncoderError, brief
-from sentdist.reading import read_json_object, reading
+from sentdist.files import read_json_object, reading
 
 VECTORS_FILE = "relations.safetensors"
 NAMES_FILE = "relations.json"

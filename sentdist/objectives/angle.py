@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.cosent import ranked_pairs
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="angle",

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sentdist.citation import Citation
+from sentdist.families import POOLINGS
 from sentdist.objectives.channels import Channels, mismatch_of_channels
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Weight
-from sentdist.poolings import POOLINGS
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from sentdist.learning.objective import Objective
@@ -113,8 +113,7 @@ class Auxiliary(ObjectiveSpec):
         return tuple(work for work in self.citations if work is not GANIN or self.adversary == "reversal")
 
     def make_loss(self, inputs: LossInputs) -> Objective:
-        from sentdist.objectives.learned.adversaries import Adversaries
-        from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+        from sentdist.objectives.learned.auxiliary import Adversaries, AuxiliaryLoss, AuxiliaryWeights
 
         assert inputs.targets is not None, "the plan gives every auxiliary its targets"
         channels = Channels.of(inputs.needed_width(self.name), self.channels)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="cosent",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 
 class Entropy(ObjectiveSpec):
@@ -29,7 +29,7 @@ class Entropy(ObjectiveSpec):
     hard_negatives: bool = True  # the third column's texts are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        from sentdist.learning.anchor_blocks import against_candidates
+        from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(entropy_info_nce, temperature=self.temperature, phi=self.phi), embeddings, batch)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="rcl",
@@ -66,7 +66,7 @@ class InfoNCE(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """A corpus with a negative column gives hard negatives."""
-        from sentdist.learning.anchor_blocks import against_candidates
+        from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(info_nce, temperature=self.temperature), embeddings, batch)
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple, Prot
 
 from pydantic import Field
 
-from sentdist.citation import Citation
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.bank import BankReader
-    from sentdist.learning.encoder.batch import Batch
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+    from sentdist.learning.encoder.tokens import Batch
     from sentdist.learning.objective import Objective
     from sentdist.learning.targets import TargetReader
 

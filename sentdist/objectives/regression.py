@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="supmpn",
@@ -40,7 +40,7 @@ class SupMPN(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """P and Q are those of the batch."""
-        from sentdist.learning.anchor_blocks import mean_over_blocks
+        from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates
 
         anchors_BD, candidates_KD = anchors_and_candidates(embeddings, batch)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from sentdist.citation import Citation
 from sentdist.objectives.info_nce import INFONCE
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
     from sentdist.learning.objective import Objective
 
 CLIP = Citation(
@@ -77,8 +77,8 @@ class SymmetricInfoNCE(ObjectiveSpec):
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs, *, log_temperature: Tensor | None = None) -> Tensor:
         """Mean over this rank's rows, against the candidates of all ranks."""
-        from sentdist.learning.anchor_blocks import mean_over_blocks
         from sentdist.learning.gather import gather_rows
+        from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import split_columns
 
         columns_CBD = split_columns(embeddings, batch)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rows
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 Distance = Literal["euclidean", "manhattan", "cosine"]
 

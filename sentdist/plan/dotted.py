@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.errors import RecipeError, brief
+from sentdist.plan.corpora import CorpusSection
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.specs import OwnFileSection
 from sentdist.plan.stage import Json
 
 _ITEM = re.compile(r"\w+\[\d*\]")  # as other languages write it
@@ -71,3 +74,20 @@ def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -
         raise RecipeError(where=where, found=f"{dotted}: {head} is {brief(inner)}", expected="a mapping there", remedy="Shorten the path.")
     copy[place] = with_path(inner, rest, value, where=where) if rest and isinstance(inner, dict) else value
     return copy
+
+
+def check_varied(section: str, paths: Iterable[str], corpora: Mapping[str, CorpusSection], *, has_folds: bool) -> None:
+    """Raise ValueError for a field of a sweep or a search that decides which rows test. corpora: by their dotted path."""
+    fixed = [field for where, corpus in corpora.items() for field in _deciding(where, corpus, has_folds=has_folds)]
+    for path in paths:
+        if any(f"{path}.".startswith(f"{field}.") for field in ("folds", *fixed)) or any(field.startswith(f"{path}.") for field in fixed):
+            raise ValueError(
+                f"{section}.{path}: decides which rows are held out, so scores at two of its values are of other rows and do not compare; "
+                "expected one value: make a recipe for each"
+            )
+
+
+def _deciding(where: str, corpus: CorpusSection, *, has_folds: bool) -> list[str]:
+    """The fields of a corpus that decide which rows test: of one's own file all but the limit of those that train."""
+    fields = tuple(OwnFileSection.model_fields) if isinstance(corpus, OwnSection) else ("source",) if has_folds else ()
+    return [f"{where}.{field}" for field in fields]

@@ -8,16 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError, RecipeError, SentdistError
-from sentdist.plan.builder import Builder
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.own import OwnSection
-from sentdist.plan.corpus_sizes import CorpusSizes
-from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores
-from sentdist.plan.task_names import own_parts
+from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import CorpusSizes, Overlap, Scores, Train
+from sentdist.plan.task_kinds import DevTask
+from sentdist.plan.task_names import OWN, own_parts
+from sentdist.plan.unroll import Builder, Plan
 
 RECIPES = (".yaml", ".yml")
 # Fields of a recipe that options and arguments stand for, with the place in a list.
@@ -96,3 +96,22 @@ def _check_understood(section: OwnSection, resolver: Resolver) -> None:
         if "corpus." not in error.remedy:
             raise
         raise error.with_context(remedy=f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml.") from None
+
+
+def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
+    """A stage for every corpus that some encoder was trained on, and every dev set that chose its weights, with the tasks it is scored on.
+
+    A training that goes on from another one, or learns from banks, has seen their corpora too.
+    """
+    found: dict[str, Overlap] = {}
+    for trial in plan.trials:
+        if not isinstance(trial.scores.encoder, Train):
+            continue
+        upstream = topological((trial.scores.encoder,))
+        corpora = [stage for stage in upstream if isinstance(stage, CorpusStage)]
+        chosen_by = dict.fromkeys(task for stage in upstream if isinstance(stage, Train) for task in stage.dev_tasks)
+        sources: list[CorpusStage | DevTask] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
+        for source in sources:
+            overlap = Overlap(of=source, tasks=trial.scores.tasks)
+            found.setdefault(overlap.key, overlap)
+    return tuple(found.values())

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from sentdist.plan.own_file import OwnFileSection
-from sentdist.plan.specs import OwnRows
-from sentdist.poolings import POOLINGS
+from sentdist.families import POOLINGS
+from sentdist.plan.specs import OwnFileSection, OwnRows
 
 
 @dataclass(frozen=True, kw_only=True)

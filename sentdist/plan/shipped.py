@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sentdist.spelling import near_file
+from sentdist.errors import DataError, did_you_mean, near_file
 
 
 def recipe_folder() -> Path:
@@ -35,3 +35,13 @@ def meant_recipe(path: Path) -> Path | None:
         if closest := near_file(path.name, by_name):
             return by_name[closest]
     return None
+
+
+PAPERS = ("rcl", "sts_regression", "rse", "supmpn", "auxiliary", "simcse")
+
+
+def check_paper(name: str) -> None:
+    """Refuse a name that no paper has: DataError."""
+    if name not in PAPERS:
+        remedy = did_you_mean(name, PAPERS, "Correct the name.")
+        raise DataError(where="paper", found=repr(name), expected=f"one of {', '.join(PAPERS)}", remedy=remedy)

@@ -2,14 +2,90 @@
 
 from __future__ import annotations
 
+import codecs
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal, get_args
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
+from sentdist.families import PoolingName
 from sentdist.frozen import Frozen
-from sentdist.plan.relational import RelationalScoring
-from sentdist.poolings import PoolingName
+from sentdist.objectives.objective_spec import Weight
+
+
+class RelationWeight(Frozen):
+    """How much a relation counts in a relational score."""
+
+    relation: str
+    weight: Weight
+
+
+class WeightGrid(Frozen):
+    """Weights that one relation takes in turn while the others keep theirs: the score over them is a curve in the report."""
+
+    relation: str
+    weights: Annotated[tuple[Weight, ...], Field(min_length=2)]
+
+
+Directions = Literal["one", "max_both"]
+
+
+class RelationalScoring(Frozen):
+    """Pairs scored by sum over relations of w · cos(h_i + r, h_j) instead of cos(h_i, h_j) (RSE, arXiv 2212.08802).
+
+    Of retrieval the query is the head: one direction, whatever `directions` says of pairs.
+    """
+
+    later_fields: ClassVar[tuple[str, ...]] = ("combine",)
+
+    weights: Annotated[tuple[RelationWeight, ...], Field(min_length=1)]  # in a recipe also a mapping: relation to weight
+    normalized: bool = True  # weights divided by their sum, as the released code does
+    directions: Directions = "max_both"  # the paper scores one direction, its code takes the greater of both
+    curve: WeightGrid | None = None
+    # best: each relation that is weighted by itself, the best of them counts for each task, as RSE reports USEB; what is best is seen on
+    # the very data that are scored.
+    combine: Literal["sum", "best"] = "sum"
+
+    @field_validator("weights", mode="before", json_schema_input_type=tuple[RelationWeight, ...] | dict[str, Weight])
+    @classmethod
+    def _one_spelling(cls, value: object) -> object:
+        """A mapping as pairs, in the order of names: equal weights have equal keys."""
+        if isinstance(value, dict):
+            return tuple({"relation": relation, "weight": value[relation]} for relation in sorted(value, key=str))
+        return value
+
+    @model_validator(mode="after")
+    def _weights_count(self) -> RelationalScoring:
+        names = [weight.relation for weight in self.weights]
+        if len(set(names)) != len(names):
+            raise ValueError(f"weights: found {', '.join(names)}; expected each relation once")
+        if not any(weight.weight for weight in self.weights):
+            raise ValueError("weights: found no weight above 0; expected at least one, such as entailment: 1.0")
+        if self.combine == "best" and any(weight.weight != 1.0 for weight in self.weights):
+            raise ValueError("weights: found weights other than 1 beside combine best, which takes each relation alone; expected 1 of each")
+        if self.combine == "best" and (self.curve is not None or len(names) < 2):
+            raise ValueError("combine: best has no effect on one relation, and no curve; expected two relations or more, and no curve")
+        return self
+
+    @property
+    def by_name(self) -> dict[str, float]:
+        return {weight.relation: weight.weight for weight in self.weights}
+
+    @property
+    def alone(self) -> Iterator[RelationalScoring]:
+        """Each relation by itself."""
+        for weight in self.weights:
+            yield RelationalScoring(weights=(weight,), normalized=self.normalized, directions=self.directions)
+
+    @property
+    def relations(self) -> Iterator[str]:
+        """All relations that are named."""
+        yield from self.by_name
+        if self.curve is not None:
+            yield self.curve.relation
+
 
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "tf32", "bf16"]
@@ -217,3 +293,53 @@ class Probes(Frozen):
     num_sentences: Annotated[int, Field(ge=16)] = 4000  # of the corpus, drawn with the seed; a quarter is held out
     num_words: Annotated[int, Field(ge=1)] = 500  # the most frequent of the vocabulary
     seed: int = 0
+
+
+Share = Annotated[float, Field(gt=0.0, lt=0.5)]
+
+
+def _as_name(value: object) -> object:
+    """1 is "1": columns of a file without a header are called by their numbers, and YAML reads these as numbers."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError:
+        raise PydanticCustomError(  # its message is what was expected
+            "unknown_encoding", "an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis"
+        ) from None
+    return name
+
+
+ColumnName = Annotated[str, BeforeValidator(_as_name, json_schema_input_type=str | int)]
+
+
+class HeldOutSection(Frozen):
+    """Which rows are held out, where the file has no column `split`: whole groups of rows that share texts.
+
+    auto: of fewer than 2,000 rows 15 % for dev and 30 % for test, of more 10 % each. dev 0: none.
+    """
+
+    dev: Literal["auto"] | Annotated[float, Field(ge=0.0, lt=0.5)] = "auto"
+    test: Literal["auto"] | Share = "auto"
+    seed: int = 0
+    most: Annotated[int, Field(ge=5)] = 1000  # rows of the file for dev, and for test
+    near: Literal["auto"] | Annotated[float, Field(gt=0.0, le=1.0)] | None = "auto"  # auto: 0.8 among at most 50,000 texts, else null
+
+
+class OwnFileSection(Frozen):
+    """A path, or a name below the data root, or a data set of the hub. What is null is recognised."""
+
+    file: Annotated[str, Field(min_length=1)]
+    revision: str | None = None  # of a hub data set
+    shape: Shape | None = None
+    columns: tuple[ColumnName, ...] | None = (
+        None  # of the texts: anchor, positive, and any number of negatives; of graded pairs the score as third
+    )
+    group: ColumnName | None = None  # a column: rows of one value stay on one side
+    encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None
+    separator: str | None = None
+    header: bool | None = None
+    held_out: HeldOutSection = HeldOutSection()

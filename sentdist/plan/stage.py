@@ -8,8 +8,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import JsonValue
 
@@ -183,3 +183,26 @@ def _stages_in(value: object) -> Iterator[Stage]:
     elif isinstance(value, Frozen):
         for name in type(value).model_fields:
             yield from _stages_in(getattr(value, name))
+
+
+Owner = TypeVar("Owner")
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+def memoized(method: Callable[Concatenate[Owner, Given], Answer]) -> Callable[Concatenate[Owner, Given], Answer]:
+    """Keep what a method answers, for each object by what it is given, as long as the object lives.
+
+    For answers that nobody changes and that follow from the object and from hashable arguments. What raises is not kept.
+    """
+    name = f"_answers_of_{method.__name__}"
+
+    @wraps(method)
+    def answer(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        answers: dict[Any, Answer] = self.__dict__.setdefault(name, {})
+        given = (args, tuple(sorted(kwargs.items()))) if kwargs else args
+        if given not in answers:
+            answers[given] = method(self, *args, **kwargs)
+        return answers[given]
+
+    return answer

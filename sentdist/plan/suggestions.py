@@ -12,18 +12,13 @@ from functools import reduce
 from typing import Any
 
 from sentdist.errors import RecipeError, counted, listed
-from sentdist.plan.builder import Builder
-from sentdist.plan.corpus_sizes import CorpusSizes
-from sentdist.plan.grid import recipe_at
-from sentdist.plan.left_over import left_over_at_all
-from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.plan.stages import CorpusSizes, Scores, Train, chosen_and_scored
+from sentdist.plan.unroll import Builder, Plan, Trial, for_its_rows, recipe_at
+from sentdist.plan.view_checks import left_over_at_all
 from sentdist.plan.wording import value_text
 
 Suggestion = Mapping[str, Json]  # dotted field -> value

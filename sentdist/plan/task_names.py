@@ -5,14 +5,60 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Literal, assert_never
 
-from sentdist.errors import LONGEST_VALUE, RecipeError, one_line
-from sentdist.plan.own_tasks import OWN
-from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
+from sentdist.errors import LONGEST_VALUE, RecipeError, did_you_mean, one_line, similar_names
+from sentdist.files import TABLES
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.resolver import Resolver
+from sentdist.plan.specs import Shape, Task
+from sentdist.plan.task_kinds import TASK_KINDS, DevTask, TaskKind, TripletTask, have_mean
 from sentdist.plan.tasks import TASK_GROUPS, TASKS, TaskCard
 from sentdist.plan.wording import not_one_of
-from sentdist.spelling import similar_names
-from sentdist.table_files import TABLES
+
+OWN = "own"  # the task that the held-out rows make
+Side = Literal["dev", "test"]
+
+
+def own_task(section: OwnSection, resolver: Resolver, side: Side, *, where: str) -> Task:
+    """The held-out rows of a side: correlation with the scores of graded pairs, or the search for each anchor's positives."""
+    pin = section.pinned(resolver, where=where)
+    if side == "dev" and pin.rows.split is None and not pin.rows.dev:
+        remedy = "Hold some out by corpus.held_out.dev, or leave selection out."
+        raise RecipeError(where=where, found="corpus.held_out.dev: 0", expected="dev rows that choose", remedy=remedy)
+    kind = kind_of_rows(pin.rows.shape)
+    return Task(name=_name(kind, pin.name, side), kind=kind, source=pin.name, revision=pin.revision, split=side, own=pin.rows)
+
+
+def own_test_tasks(section: OwnSection, resolver: Resolver, *, where: str) -> tuple[Task | TripletTask, ...]:
+    """All that they are tested by; of triplets also whether the anchor is nearer to its positive, by which nothing is chosen."""
+    first, pin = own_task(section, resolver, "test", where=where), section.pinned(resolver, where=where)
+    if pin.rows.shape != "triplets":
+        return (first,)
+    return first, TripletTask(name=_name("triplets", pin.name, "test"), source=pin.name, revision=pin.revision, split="test", own=pin.rows)
+
+
+def kind_of_rows(shape: Shape) -> Literal["sts", "retrieval"]:
+    """The kind of the task that held-out rows of a shape make, which also chooses checkpoints."""
+    match shape:
+        case "graded":
+            return "sts"
+        case "pairs" | "triplets" | "faq":
+            return "retrieval"
+    assert_never(shape)
+
+
+def own_test_names(file: str, shape: Shape) -> tuple[str, ...]:
+    """The names of the test tasks that the rows of a file make."""
+    kinds = (kind_of_rows(shape), *(("triplets",) if shape == "triplets" else ()))
+    return tuple(_name(kind, file, "test") for kind in kinds)
+
+
+def _name(kind: str, file: str, side: Side) -> str:
+    """As tasks of a person's own files are called elsewhere, KIND-SOURCE-SPLIT; wherever the file lies."""
+    return "".join(letter if letter.isalnum() else "-" for letter in f"{kind}-{PurePath(file).name}-{side}".lower())
+
 
 OWN_SIDES = (
     f"Rows of a corpus of kind own are called {OWN}, whichever side: their test side under evaluation.tasks, dev under selection.task"
@@ -136,3 +182,53 @@ def scored_kinds(tasks: Iterable[str]) -> dict[str, TaskKind]:
         named = None if scored else named_task(task)
         found[named.name if named else task] = TASK_KINDS[named.card.kind if named else str(scored)]
     return found
+
+
+def can_choose(card: TaskCard) -> bool:
+    """Whether a task may choose checkpoints."""
+    return TASK_KINDS[card.kind].chooses or card.role == "dev"
+
+
+def dev_parts(given: str) -> tuple[int, ...]:
+    """How many tasks each name of a selection stands for, a group for several; () where it has no groups."""
+    sizes = tuple(len(TASK_GROUPS.get(name, (name,))) for name in given.split("+"))
+    return sizes if max(sizes) > 1 and len(sizes) > 1 else ()
+
+
+def dev_names() -> tuple[str, ...]:
+    """Tasks and groups of the table that may choose: no test set in place of its dev set."""
+    singles = tuple(name for name, card in TASKS.items() if can_choose(card) and f"{name}-dev" not in TASKS)
+    return (*singles, *(name for name, tasks in TASK_GROUPS.items() if all(task in singles for task in tasks)))
+
+
+def check_dev_tasks(given: str) -> None:
+    """Raise ValueError for names that choose no checkpoint: of another kind, on several scales, or twice."""
+    own = tuple(kind.name for kind in TASK_KINDS.values() if kind.chooses and kind.is_own)
+    known = (*dev_names(), *(f"{kind}=SOURCE" for kind in own))
+    for name in given.split("+"):
+        if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
+            alike = [one for one in known if ("=" in one) == ("=" in name)]
+            hint = did_you_mean(name, alike, "Such are stsb-dev, own and sts=SOURCE@dev.")
+            if is_side_of_own(name):
+                raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {OWN_SIDES}. {OTHER_FILES}')
+            raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" chooses no checkpoint. {hint} `sentdist tasks` lists them')
+    names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
+    kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})
+    if kinds and not have_mean(kinds):
+        raise ValueError(f"selection.task: found tasks of {' and of '.join(kinds)}; expected tasks of one kind, whose scores have a mean")
+    if len(set(names)) < len(names):
+        raise ValueError(f"selection.task: found {given}; expected each task once")
+
+
+def limited(task: DevTask, limit: int | None) -> DevTask:
+    """The task with so many of its pairs or queries; all for None. Raises RecipeError for a kind that is scored whole."""
+    if limit is None:
+        return task
+    if not isinstance(task, Task) or task.own is not None:
+        raise RecipeError(
+            where="selection.limit",
+            found=f"{limit} beside {task.name}",
+            expected="tasks of graded pairs or of retrieval",
+            remedy="Leave it out" + ("; corpus.held_out says how many rows dev gets." if isinstance(task, Task) else "."),
+        )
+    return task.model_copy(update={"limit": limit})

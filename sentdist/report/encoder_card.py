@@ -6,26 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import terms_of
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
-from sentdist.plan.stages import Scores, Train
+from sentdist.plan.stages import Scores, Train, chosen_and_scored
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.columns import table_columns
+from sentdist.report.citations import works_of_stages
+from sentdist.report.comparisons import table_columns
 from sentdist.report.evaluated import IT
 from sentdist.report.leaks import current_overlaps, leak_rows
 from sentdist.report.score_rows import ResultRow, group_rows
 from sentdist.report.templating import render
-from sentdist.report.works import works_of_stages
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.text import Citation
 
 CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
 REPEATED = "num_dropped_duplicates"

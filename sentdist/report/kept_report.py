@@ -7,9 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sentdist.code_digest import code_digest
+from sentdist.files import code_digest
 from sentdist.report.leaks import current_overlaps
-from sentdist.store.confirmation import confirmed_name
+from sentdist.store.chosen import confirmed_name
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names

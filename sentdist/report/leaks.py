@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.files import drop_remedy, read_parquet
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Overlap, Scores, Train
 from sentdist.plan.task_kinds import ScoredTask
-from sentdist.reading import drop_remedy, read_parquet
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord
 

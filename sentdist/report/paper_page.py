@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentdist.errors import counted
-from sentdist.plan.papers import check_paper
-from sentdist.report.cell_text import leaked_text
+from sentdist.plan.shipped import check_paper
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import PaperTables, tables_of
-from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_of
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.tables import Cell, Line
+from sentdist.report.tables import Cell, Line, leaked_text
 from sentdist.report.templating import render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import importlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
 
-from sentdist.errors import DataError
-from sentdist.report.columns import AVERAGE
+from sentdist.errors import DataError, counted
+from sentdist.plan.shipped import PAPERS
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.score_rows import CellFacts, ResultRow, means_over_folds
+from sentdist.report.tables import ResultTable
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord, with_all_folds
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
 TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
@@ -80,3 +88,180 @@ class PaperTable:
             expected=f"one of {[row.label for row in self.rows]}",
             remedy="Match our rows to the paper's own labels.",
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySideRow:
+    """Ours and the paper's scores of one system, and what each gains over its own base row; None where there is no such number."""
+
+    label: str
+    paper_label: str
+    ours: tuple[float | None, ...]
+    paper: tuple[float, ...]
+    our_gain: tuple[float | None, ...]
+    paper_gain: tuple[float | None, ...]
+    what: str = ""  # encoder, batch and seeds of ours, which are not the paper's
+
+    @property
+    def whose(self) -> str:
+        """What our line of the two is."""
+        return f"ours: {self.what}" if self.what else "ours"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideBySide:
+    """Our table beside one of the paper's, over the columns that both have."""
+
+    paper: PaperTable
+    columns: tuple[str, ...]
+    rows: tuple[SideBySideRow, ...]
+    note: str
+
+
+def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None) -> SideBySide:
+    """Put our lines beside the paper's rows, over the columns that stand for the same thing.
+
+    matches: our label -> the paper's; base: our label of the row that gains are measured from (the paper's is its table's `base`).
+    Encoders, data and budgets differ, so gains compare and levels do not.
+    Raises DataError for a label that a table lacks, and where no column is shared.
+    """
+    shared = paper.columns_in(table.columns)
+    if not shared:
+        raise DataError(
+            where=f"{paper.paper}, Table {paper.number}",
+            found=f"our columns {list(table.columns)}",
+            expected=f"some of {list(paper.columns)}",
+            remedy="Call our columns as the paper does.",
+        )
+    places = [paper.columns.index(column) for column in shared]
+    paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
+    our_columns = list(shared.values())
+    our_base = _means(table, base, our_columns) if base is not None else [None] * len(shared)
+    rows = []
+    for label, paper_label in matches.items():
+        ours = _means(table, label, our_columns)
+        printed = [paper.row(paper_label).scores[place] for place in places]
+        rows.append(
+            SideBySideRow(
+                label=label,
+                paper_label=paper_label,
+                ours=tuple(ours),
+                paper=tuple(printed),
+                what=paper.also_line(table.columns),
+                our_gain=_gains(ours, our_base if label != base else []),
+                paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
+            )
+        )
+    note = "Levels depend on encoder, data and budget; what can be compared is each side's gain over its own base, the signed number."
+    return SideBySide(paper=paper, columns=tuple(shared), rows=tuple(rows), note=note)
+
+
+def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:
+    line = next((line for line in table.lines if line.label == label), None)
+    if line is None:
+        raise DataError(
+            where=f"table {table.title!r}",
+            found=repr(label),
+            expected=f"one of {[line.label for line in table.lines]}",
+            remedy="Match the labels of our own table.",
+        )
+    return [summary.mean if (summary := line.cells[column].summary) else None for column in columns]
+
+
+def _gains(scores: Sequence[float | None], base: Sequence[float | None]) -> tuple[float | None, ...]:
+    """Scores minus the base's; without a base (it has no gain over itself) all None."""
+    return tuple(
+        None if score is None or other is None else score - other for score, other in itertools.zip_longest(scores, base, fillvalue=None)
+    )
+
+
+Facts = TypeVar("Facts")
+Matches = Mapping[str, Mapping[str, str]]  # number of a printed table -> our label -> the printed row that stands for the same thing
+
+
+@dataclass(frozen=True, kw_only=True)
+class FurtherTable:
+    """A table of ours that no sweep's report has, for a printed one. row_of: our label -> printed row."""
+
+    number: str
+    table: ResultTable
+    row_of: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperTables(Generic[Facts]):
+    """A paper's tables and how our cells find their rows.
+
+    facts: what is known of a cell, in the paper's terms; None: nothing.
+    matches: the printed rows of labels, from the facts of these.
+    compared: the printed tables that are set beside one of ours, from ours and its labels' rows; None: see `with_distinct_rows`.
+    not_compared: numbers of the tables that are not set beside ours in a sweep's report.
+    further: tables made of records alone, such as those of link prediction.
+    links: printed scores of link prediction, by relation, for the table of a sweep's report.
+    regulators: number of regulators -> printed score, for the curve of a sweep's report.
+    """
+
+    title: str
+    tables: Mapping[str, PaperTable]
+    facts: Callable[[CellFacts], Facts]
+    matches: Callable[[Mapping[str, Facts]], Matches]
+    compared: Callable[[ResultTable, Mapping[str, Facts]], Iterator[SideBySide]] | None = None
+    not_compared: tuple[str, ...] = ()
+    further: Callable[[SweepRecord, Mapping[str, Record], Mapping[str, CellFacts]], Iterator[FurtherTable]] | None = None
+    links: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    regulators: Mapping[int, float] | None = None
+
+    def our_rows(self, cells: Mapping[str, CellFacts]) -> Matches:
+        """The printed rows of all cells of a sweep."""
+        return self.matches({label: self.facts(cell) for label, cell in cells.items()})
+
+    def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
+        """The paper's tables that have rows of ours, beside ours; each row says what ours is."""
+        seeds = {line.label: counted(line.num_seeds, "seed") for line in table.lines}
+        what = {label: f"{line}, {seeds[label]}" for label in seeds if (line := cells[label].line)}
+        for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
+            yield replace(found, rows=tuple(replace(row, what=_joined(what.get(row.label, ""), row.what)) for row in found.rows))
+
+    def beside_facts(self, table: ResultTable, facts: Mapping[str, Facts]) -> Iterator[SideBySide]:
+        """The same, from the facts of the table's labels."""
+        if self.compared is not None:
+            return self.compared(table, facts)
+        found = {number: rows for number, rows in self.matches(facts).items() if number not in self.not_compared}
+        return with_distinct_rows(table, self.tables, found)
+
+
+def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
+    """A row a cell and seed, from records alone. columns: title -> name of the result, of which a row has the mean over folds; cells
+    without them, or with a fold that is not there yet, are left out."""
+    found = []
+    for (label, seed), trials in with_all_folds(sweep.trials, records).items():  # a mean over some folds is not that of the printed row
+        results = means_over_folds([records[trial.key].results for trial in trials])
+        scores = {title: score for title, name in columns.items() if (score := results.get(name)) is not None}
+        if len(scores) == len(columns):
+            found.append(ResultRow(method=trials[0].method, label=label, params={}, seed=seed or 0, scores=scores, is_fixed=seed is None))
+    return found
+
+
+def with_distinct_rows(table: ResultTable, printed: Mapping[str, PaperTable], matches: Matches) -> Iterator[SideBySide]:
+    """The printed tables of which two rows or more have just one of ours each: a grid has many cells for one row.
+
+    An average alone is compared where the paper printed nothing else.
+    """
+    for number, rows in matches.items():
+        paper = printed[number]
+        are_distinct = len(set(rows.values())) == len(rows) > 1
+        shared = set(paper.columns_in(table.columns))
+        if are_distinct and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
+            base = next((label for label, row in rows.items() if row == paper.base), None)
+            yield side_by_side(table, paper, matches=rows, base=base)
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def tables_of(name: str) -> PaperTables[Any]:
+    """The tables of a paper of `plan/shipped.py`."""
+    assert name in PAPERS, name
+    found: PaperTables[Any] = importlib.import_module(f"sentdist.report.papers.{name}").TABLES
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import textwrap
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -20,8 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 from sentdist.errors import DataError
-from sentdist.palette import colors_of
-from sentdist.table_text import csv_text
+from sentdist.text import colors_of, csv_text
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
 INK, MUTED, FAINT, GRID = "#1b1f24", "#57606a", "#afb8c1", "#e7eaee"
@@ -220,3 +221,26 @@ def _break_where_cut(words: Text, width: float) -> bool:
     share = 1.9 * min(middle, width - middle) / box.width  # letters differ in width: a twentieth is left
     words.set_text(textwrap.fill(words.get_text(), max(12, int(share * len(words.get_text())))))
     return True
+
+
+def inline_svg(drawing: Drawing) -> Markup:
+    """The `<svg>` of a drawing; ids are made the figure's own, since several share a page."""
+    svg = drawing.svg[drawing.svg.index("<svg") :]
+    for group, texts in drawing.hover.items():
+        svg = _with_titles(svg, group, texts)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', lambda found: f"{found[1]}{drawing.name}-", svg)
+    opening = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img"'
+    label = html.escape(drawing.caption)
+    return Markup(
+        re.sub(r'<svg [^>]*?(viewBox="[^"]+")[^>]*>', lambda found: f'<svg {found[1]} {opening} aria-label="{label}">', svg, count=1)
+    )
+
+
+def _with_titles(svg: str, group: str, texts: Sequence[str]) -> str:
+    """The marks of a group, each a `<use/>` in the order they were drawn, with a title that browsers show under the mouse."""
+    start = svg.index(f'<g id="{group}"')
+    head, marks = svg[:start], svg[start:]
+    for text in texts:
+        before, mark, marks = re.split(r"(<use [^>]*?)/>", marks, maxsplit=1)
+        head += f"{before}{mark}><title>{html.escape(text)}</title></use>"
+    return head + marks

@@ -6,34 +6,33 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.palette import PALETTE
-from sentdist.plan.measures import mean_of
-from sentdist.plan.own_tasks import OWN, kind_of_rows
 from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.task_names import named_task, task_names
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.cloud import cloud_drawings
-from sentdist.report.columns import AVERAGE
-from sentdist.report.cost import cost_plot, costs, work_unit
-from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
-from sentdist.report.forest import forest_plot, task_forest
+from sentdist.plan.task_kinds import TASK_KINDS, mean_of
+from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.embedding_figures import cloud_drawings
+from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve, task_forest
+from sentdist.report.method_figures import (
+    ThresholdCell,
+    loss_shapes,
+    probe_drawings,
+    relation_drawings,
+    relations_alone,
+    threshold_surfaces,
+)
 from sentdist.report.page_head import column_words
-from sentdist.report.paper import tables_of
 from sentdist.report.papers.sts_regression import regression_facts
-from sentdist.report.probes import probe_drawings
-from sentdist.report.relations import relation_drawings
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.printed import tables_of
+from sentdist.report.score_rows import CellFacts, ResultRow
+from sentdist.report.selection import cost_plot, costs, work_unit
 from sentdist.report.style import Drawing, SystemStyles, styles_of
-from sentdist.report.sweep_rows import SweepRows, table_rows
+from sentdist.report.sweep_rows import RELATION, SweepRows, table_rows
 from sentdist.report.tables import ResultTable
-from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
-from sentdist.report.useb import RELATION
-from sentdist.report.useb_figure import relations_alone
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
+from sentdist.text import PALETTE
 
 FIRST_FIGURES = ("differences", "learning")  # of a page; what else is drawn is folded away
 LEAST_CELLS = 4  # of a heat map; fewer are a table

@@ -6,19 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentdist.citation import Citation
 from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.block import Block
-from sentdist.report.cell_text import test_columns, tests_of
+from sentdist.report.citations import works_of_sweep
+from sentdist.report.comparisons import GridBaseline
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.method_figures import LINK_HEADER, link_table
 from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
-from sentdist.report.paper import tables_of
-from sentdist.report.references import GridBaseline
-from sentdist.report.relations import LINK_HEADER, link_table
+from sentdist.report.printed import SideBySide, tables_of
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
@@ -31,21 +29,17 @@ from sentdist.report.selection import (
     selection_rows,
     selection_sentence,
 )
-from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import FIRST_FIGURES, dev_unit, sweep_drawings
 from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
-from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.templating import render
-from sentdist.report.works import works_of_sweep
-from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline
-from sentdist.store.confirmation import confirmed_name
-from sentdist.store.record import Record
-from sentdist.store.restored import not_understood
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, test_columns, tests_of, to_csv
+from sentdist.report.templating import Block, render
+from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline, confirmed_name
+from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
+from sentdist.text import Citation
 
 STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
 GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]

@@ -3,22 +3,84 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.plan.task_kinds import TASK_KINDS, TaskKind
-from sentdist.plan.tasks import TASKS
-from sentdist.reading import drop_remedy, read_json_lines
-from sentdist.report import useb
-from sentdist.report.cell_facts import CellFacts, cell_facts
+from sentdist.evaluation.relational import BY
+from sentdist.evaluation.sts import mean_of_all
+from sentdist.files import drop_remedy, read_json_lines
+from sentdist.plan.task_kinds import TASK_KINDS, Measure, TaskKind
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import LearningCurve
-from sentdist.report.score_rows import ResultRow, Scalar, TableRows
-from sentdist.report.seed_results import SeedResults, has_average, scores_of, seed_results
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.report.score_rows import (
+    CellFacts,
+    ResultRow,
+    Scalar,
+    SeedResults,
+    TableRows,
+    cell_facts,
+    has_average,
+    scores_of,
+    seed_results,
+)
 from sentdist.store.record import Record
+from sentdist.store.searches import HISTORY_FILE
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
+
+TITLE = "Universal sentence embedding benchmark (USEB)"
+TITLE_BY_RELATION = f"{TITLE}, each relation alone (RSE, Figure 5)"
+RELATION = "relation"  # the parameter of rows that were scored by one relation
+MEASURE = Measure(name="map", title="MAP", unit="mean average precision (TwitterPara: average precision) × 100")
+
+# Tasks of the benchmark, as RSE's Table 5 heads them: column of each part -> task; the column of their mean, where there are several.
+_PARTS: tuple[tuple[str | None, Mapping[str, str]], ...] = (
+    (None, {"AskUbuntu": "askubuntu"}),
+    (None, {"CQADupStack": "cqadupstack"}),
+    ("TwitterPara Avg", {"TURL": "twitter-url", "PIT": "twitter-pit"}),
+    ("SciDocs Avg", {"Cite": "scidocs-cite", "CC": "scidocs-cocite", "CR": "scidocs-coread", "CV": "scidocs-coview"}),
+)
+COLUMNS = (*(column for mean, parts in _PARTS for column in (*parts, *([mean] if mean else []))), AVERAGE)
+TASK_OF_COLUMN = {column: task for _, parts in _PARTS for column, task in parts.items()}
+FOUR = tuple(mean or next(iter(parts)) for mean, parts in _PARTS)
+
+
+def has_useb(tasks: Sequence[str]) -> bool:
+    """Whether all of the benchmark was scored."""
+    return set(TASK_GROUPS["useb"]) <= set(tasks)
+
+
+def useb_scores(results: Mapping[str, float | None], relation: str | None = None) -> dict[str, float | None]:
+    """Column -> score from the results of an evaluation, means over folds.
+
+    Where the tasks were scored by each relation alone, one relation counts for all parts of a task: the one whose mean over these is best,
+    which is seen on the test data, as in RSE's table. relation: this one, for every task.
+    """
+    found: dict[str, float | None] = {}
+    for mean, parts in _PARTS:
+        rows = _by_relation(results, parts, relation)
+        complete = {name: row for name, row in rows.items() if None not in row.values()}
+        best = max(complete, key=lambda name: sum(one or 0.0 for one in complete[name].values())) if complete else next(iter(rows))
+        found |= rows[best]
+        if mean is not None:
+            found[mean] = mean_of_all(rows[best].values())
+    return found | {AVERAGE: mean_of_all(found[column] for column in FOUR)}
+
+
+def relations_of(results: Mapping[str, float | None]) -> tuple[str, ...]:
+    """The relations by each of which the benchmark was scored."""
+    first = f"askubuntu.{BY}"
+    return tuple(name.removeprefix(first) for name in results if name.startswith(first))
+
+
+def _by_relation(results: Mapping[str, float | None], parts: Mapping[str, str], relation: str | None) -> dict[str, dict[str, float | None]]:
+    """Relation -> column -> score; one row under "" where no relations were scored."""
+    names = relations_of(results) if relation is None else (relation,)
+    ends = {name: f".{BY}{name}" for name in names} or {"": ""}
+    return {name: {column: results.get(f"{task}{end}") for column, task in parts.items()} for name, end in ends.items()}
+
 
 TASK_TITLES = {name: card.title for name, card in TASKS.items() if card.title is not None}
 
@@ -71,16 +133,12 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
             rows = [_row(result, store, records, columns) for result in results if task in result.tasks(kind.name)]
             yield KindRows(kind=kind, task=task, rows=rows)
 
-    of_useb = [
-        (result, _useb_row(result, store, records)) for result in results if useb.has_useb([task.name for task in result.scores.tasks])
-    ]
+    of_useb = [(result, _useb_row(result, store, records)) for result in results if has_useb([task.name for task in result.scores.tasks])]
     return SweepRows(
         kinds=[one for kind in kinds for one in of_kind(kind) if one.rows],
         facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()},
         useb=[row for _, row in of_useb],
-        useb_by_relation=[
-            _by_one_relation(row, name, result.results) for result, row in of_useb for name in useb.relations_of(result.results)
-        ],
+        useb_by_relation=[_by_one_relation(row, name, result.results) for result, row in of_useb for name in relations_of(result.results)],
         curves=[curve for result in results for curve in _curves(result, store, records)],
         tasks=tasks,
         unfinished=[trial for trial in sweep.trials if trial.key not in scores],
@@ -103,14 +161,12 @@ def table_rows(scored: SweepRows) -> Iterator[TableRows]:
                 measure=one.kind.main, average=False, of_task=one.task,
             )  # fmt: skip
     if scored.useb:
-        columns = list(useb.COLUMNS)
-        yield TableRows(
-            title=useb.TITLE, rows=scored.useb, columns=columns, task_of=useb.TASK_OF_COLUMN, measure=useb.MEASURE, average=False
-        )
+        columns = list(COLUMNS)
+        yield TableRows(title=TITLE, rows=scored.useb, columns=columns, task_of=TASK_OF_COLUMN, measure=MEASURE, average=False)
     if scored.useb_by_relation:
         yield TableRows(
-            title=useb.TITLE_BY_RELATION, rows=scored.useb_by_relation, columns=list(useb.FOUR), task_of={},
-            measure=useb.MEASURE, average=True, is_compared=False,
+            title=TITLE_BY_RELATION, rows=scored.useb_by_relation, columns=list(FOUR), task_of={},
+            measure=MEASURE, average=True, is_compared=False,
         )  # fmt: skip
 
 
@@ -147,13 +203,13 @@ def _row(one: SeedResults, store: ArtifactStore, records: dict[str, Record], col
 
 def _useb_row(one: SeedResults, store: ArtifactStore, records: dict[str, Record]) -> ResultRow:
     """One row of the benchmark; items stand behind the columns that are single tasks read in one way."""
-    columns = {} if useb.relations_of(one.results) else {title: (task, task) for title, task in useb.TASK_OF_COLUMN.items()}
-    return replace(_row(one, store, records, columns), scores=useb.useb_scores(one.results))
+    columns = {} if relations_of(one.results) else {title: (task, task) for title, task in TASK_OF_COLUMN.items()}
+    return replace(_row(one, store, records, columns), scores=useb_scores(one.results))
 
 
 def _by_one_relation(row: ResultRow, relation: str, results: Mapping[str, float | None]) -> ResultRow:
-    params = {**row.params, useb.RELATION: relation}
-    return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb.useb_scores(results, relation))
+    params = {**row.params, RELATION: relation}
+    return replace(row, label=f"{row.label}, {relation}", params=params, items=None, scores=useb_scores(results, relation))
 
 
 def _items_name(task: str) -> str:

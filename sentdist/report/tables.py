@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sentdist.errors import DataError, counted
-from sentdist.evaluation.significance import BestRows, Difference, may_be_best
-from sentdist.evaluation.summary import Summary
+from sentdist.evaluation.significance import BestRows, Difference, Summary, may_be_best
+from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
-from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
-from sentdist.report.comparisons import Comparison, compare, corrected, in_words
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.tasks import TASKS
+from sentdist.report.comparisons import (
+    AVERAGE,
+    SPEAKS_OF,
+    Comparison,
+    GridBaseline,
+    References,
+    TableColumns,
+    compare,
+    corrected,
+    in_words,
+    lead_column,
+    p_text,
+    references,
+    table_columns,
+)
 from sentdist.report.leaks import Leaked
-from sentdist.report.references import GridBaseline, References, references
-from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows
+from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows, lead_tasks, seed_results
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+from sentdist.text import csv_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -322,3 +341,184 @@ def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | 
 
 def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"up to {numbers[-1]}"
+
+
+def mark(found: Difference | None) -> str:
+    """`↑` or `↓` where a difference from the baseline is significant over the whole table."""
+    return "" if found is None or not found.is_significant else "↑" if found.difference > 0 else "↓"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """`[low, high]`; nothing where there is none."""
+    return "" if interval is None else f"[{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def leaked_text(cell: Cell) -> str:
+    """How much of a test its training data hold, in words for the cell itself."""
+    return "" if cell.leaked is None else cell.leaked.words
+
+
+TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "would be seen", "about")
+
+
+def test_columns(table: ResultTable) -> tuple[str, ...]:
+    """What stands over `tests_of`: TEST_COLUMNS, and where rows have several references, from which a difference is."""
+    system, *rest = TEST_COLUMNS
+    return (system, "from", *rest) if table.references.own else TEST_COLUMNS
+
+
+def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
+    """Every difference from the baseline, under `test_columns`."""
+    found = [(one, row) for one in table.comparisons if one.relation != "preceding" for row in _tests(one)]
+    return [(row[0], one.other, *row[1:]) if table.references.own else row for one, row in found]
+
+
+def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    for column, found in comparison.differences.items():
+        if found.low is None or found.high is None or found.table_p is None:
+            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", f"not tested: {found.reason}"
+            continue
+        seen = "" if found.detectable is None else f"{found.detectable:.2f}"
+        interval = f"{found.low:+.2f} to {found.high:+.2f}"
+        yield (
+            comparison.system,
+            column,
+            f"{found.difference:+.2f}",
+            interval,
+            p_text(found.table_p).removeprefix("= "),
+            seen,
+            SPEAKS_OF[found.about],
+        )
+    if (tasks := comparison.other_tasks) is not None:
+        interval = f"{tasks.low:+.2f} to {tasks.high:+.2f}"
+        yield (
+            comparison.system,
+            AVERAGE,
+            f"{comparison.differences[AVERAGE].difference:+.2f}",
+            interval,
+            p_text(tasks.p).removeprefix("= "),
+            "",
+            "other tasks such as these; not corrected",
+        )
+
+
+def tooltip(cell: Cell, line: Line) -> str:
+    """The interval, and the difference from the baseline, or the row's own reference, with its p."""
+    parts = []
+    if cell.interval is not None:
+        parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
+    if (found := cell.against_baseline) is not None:
+        text = f"{found.difference:+.2f} against {line.reference or 'the baseline'}"
+        if found.low is not None and found.high is not None and found.table_p is not None:
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)}"
+        elif found.reason:
+            text += f" ({found.reason})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def num_seeds(line: Line) -> str:
+    """Seeds of a row; `fixed` where nothing was trained."""
+    return "fixed" if line.is_fixed else str(line.num_seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefTable:
+    """Columns: seeds that have scores of all their folds, then a main score (× 100) a task, then the average that speaks for the sweep,
+    if there is one. A score whose test set the training data hold says so."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def brief_table(
+    sweep: SweepRecord, records: Mapping[str, Record], *, leaked: Mapping[tuple[str, str], Leaked] = MappingProxyType({})
+) -> BriefTable:
+    """One row a cell (method and grid values), over its seeds, each the mean of its folds, in the order of the sweep.
+
+    leaked: (cell, task) -> what of the test its training data hold.
+    """
+    seeds = seed_results(sweep, records)
+    named = dict.fromkeys(task for one in seeds for kind in TASK_KINDS for task in one.tasks(kind))
+    tasks = [*(task for task in TASKS if task in named), *(task for task in named if task not in TASKS)]
+    lead, averaged = lead_tasks(seeds)
+    average = (lead,) if len(averaged) > 1 else ()
+    rows = []
+    for cell in sweep.cells:
+        found = [one.results for one in seeds if one.cell == cell]
+        values = [[results.get(task) for results in found] for task in tasks]
+        if average:
+            values.append([mean_of_all(results.get(task) for task in averaged) for results in found])
+        leaks = [leaked.get((cell, task)) for task in (*tasks, *average)]
+        shown = (spread if leak is None else f"{spread}, {leak.words}" for spread, leak in zip(map(_spread, values), leaks, strict=True))
+        rows.append((cell, str(len(found)), *shown))
+    return BriefTable(columns=("system", "n", *tasks, *average), rows=tuple(rows))
+
+
+def _spread(values: list[float | None]) -> str:
+    """Over the seeds that have a score. Where all have the same, no deviation: ± 0.00 passes for certainty, as in a report's tables."""
+    defined = [value for value in values if value is not None]
+    if not defined:
+        return "–"
+    mean, deviation = f"{statistics.mean(defined):.2f}", f"{statistics.stdev(defined) if len(defined) > 1 else 0.0:.2f}"
+    return mean if deviation == "0.00" else f"{mean} ± {deviation}"
+
+
+def to_csv(table: ResultTable) -> str:
+    """One line a system; for every column its mean, sd, 95 % interval with what it is over, and how many test items training data hold."""
+    params = sorted({name for line in table.lines for name in line.params})
+    parts = ("mean", "sd", "low", "high", "interval over", "items leaked")
+    named = (f"{column} {part}" for column in table.columns for part in parts)
+    rows: list[list[object]] = [["label", "method", *params, "num_seeds", "is_fixed", "exploratory", *named]]
+    for line in table.lines:
+        values: list[object] = [
+            line.label,
+            line.method,
+            *(line.params.get(name, "") for name in params),
+            line.num_seeds,
+            line.is_fixed,
+            line.exploratory,
+        ]
+        for column in table.columns:
+            cell = line.cells[column]
+            summary, interval = cell.summary, cell.interval
+            values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
+            values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.about]
+            values += ["" if cell.leaked is None else str(cell.leaked.num_leaked)]
+        rows.append(values)
+    return csv_text(rows)
+
+
+COMPARED = (
+    "system",
+    "against",
+    "relation",
+    "task",
+    "speaks of",
+    "difference",
+    "low",
+    "high",
+    "p over table",
+    "p alone",
+    "detectable",
+    "reason",
+)
+
+
+def comparisons_to_csv(table: ResultTable) -> str:
+    """One line a difference: its interval and p over all of its relation in the table (`chosen` counts with `baseline`), its p alone, and
+    what would have been seen."""
+    rows: list[Sequence[str]] = [COMPARED]
+    for comparison in table.comparisons:
+        names = (comparison.system, comparison.other, comparison.relation)
+        for task, found in comparison.differences.items():
+            numbers = [_number(one) for one in (found.difference, found.low, found.high, found.table_p, found.p, found.detectable)]
+            rows.append([*names, task, found.about, *numbers, found.reason])
+        if (tasks := comparison.other_tasks) is not None:
+            numbers = [_number(one) for one in (comparison.differences[AVERAGE].difference, tasks.low, tasks.high)]
+            rows.append([*names, AVERAGE, "other tasks", *numbers, "", _number(tasks.p), "", ""])
+    return csv_text(rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"

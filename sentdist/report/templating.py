@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 
 from jinja2 import Environment
 from markupsafe import Markup, escape
 
-from sentdist.report.cell_text import interval_text, leaked_text, mark, num_seeds, tooltip
-from sentdist.report.columns import AVERAGE
-from sentdist.report.inline_svg import inline_svg
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.leaks import LEAKS_HEADER
-from sentdist.templates import environment as plain_environment
-from sentdist.templates import escaped, markdown_environment, merged
+from sentdist.report.style import Drawing, inline_svg
+from sentdist.report.tables import interval_text, leaked_text, mark, num_seeds, tooltip
+from sentdist.text import environment as plain_environment
+from sentdist.text import escaped, markdown_environment, merged
 
 
 def render(template: str, **values: object) -> str:
@@ -64,3 +65,15 @@ def _inside(text: str, escaped: Callable[[str], Markup]) -> Markup:
 
 def _cells(row: Sequence[object]) -> Markup:
     return Markup(" | ".join(map(escaped, row)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A titled part of the page: sentences, links, a table, figures; in this order. links: name -> address."""
+
+    title: str
+    said: Sequence[str] = ()
+    header: Sequence[str] = ()
+    rows: Sequence[Sequence[str]] = ()
+    drawings: Sequence[Drawing] = ()
+    links: Mapping[str, str] = field(default_factory=dict)

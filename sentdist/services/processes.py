@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import os
+import random
 import secrets
 import shutil
+import socket
+import ssl
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from email.message import Message
 from pathlib import Path
+from typing import IO
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import psutil
 
-from sentdist.durable import whole_file
+from sentdist.errors import ServerError
+from sentdist.files import whole_file
 
 MARK = "SENTDIST_SERVER"  # in the environment of a server and of everything that it starts
 CLOCK_S = 2.0  # how far two answers of the system may differ about when a process began
@@ -174,3 +185,155 @@ def end(servers: Iterable[RunningServer]) -> None:
     for server in servers:
         if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(server.folder, ignore_errors=True)
+
+
+MOST_BYTES = 10_000
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """status: of HTTP. text: the first 10 kB."""
+
+    status: int
+    text: str
+
+
+def get(url: str, *, authorization: str | None = None, authority: str | None = None, timeout_s: float) -> Reply | None:
+    """What a server answers; None if none does. No proxy is asked about this machine, and no other host is shown `authorization`.
+
+    A user and password in the address are shown to the server where no `authorization` is given, as MLflow's own client does.
+    authority: file or folder of the certificates that vouch for servers; None: those of REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE, as for Ray's
+    and MLflow's own clients, else the system's.
+    """
+    if not url.startswith(("http://", "https://")):
+        return None
+    try:
+        parts = urlsplit(url)
+        proxies = urllib.request.ProxyHandler({} if parts.hostname in LOOPBACK else None)
+        shown = authorization or _login(parts)
+        plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(plain, headers={"Authorization": shown} if shown else {})
+        with urllib.request.build_opener(proxies, _SecretsStay, _trusting(authority)).open(request, timeout=timeout_s) as response:
+            return Reply(status=response.status, text=response.read(MOST_BYTES).decode(errors="replace"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Reply(status=error.code, text="")
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+
+
+def ray_version(reply: Reply | None) -> str | None:
+    """What a dashboard of Ray answers at /api/version; None if it is no such answer."""
+    try:
+        return None if reply is None or reply.status != 200 else str(json.loads(reply.text)["ray_version"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def basic_auth_header(user: str, password: str) -> str:
+    """How HTTP shows a user and a password."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
+    place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
+    is_folder = place is not None and os.path.isdir(place)
+    context = ssl.create_default_context(capath=place if is_folder else None, cafile=None if is_folder else place)
+    return urllib.request.HTTPSHandler(context=context)
+
+
+def _login(parts: SplitResult) -> str | None:
+    return basic_auth_header(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
+
+
+class _SecretsStay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request | None:
+        """urllib would send the secret along, wherever the answer points."""
+        redirected = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        if redirected is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+            redirected.remove_header("Authorization")
+        return redirected
+
+
+HOST = "127.0.0.1"
+ANSWER_S = 3.0
+OF_WORKERS = range(20_000, 30_000)  # which the workers of our Ray listen at; those of others usually at 10002 to 19999
+LASTING = range(OF_WORKERS.stop, 32_768)  # up to what Linux and macOS give to connections
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """number: of 127.0.0.1. who: who listens there, for messages. option: which chooses another, of `command`."""
+
+    number: int
+    who: str
+    option: str
+    command: str = "sentdist up"
+
+    @property
+    def variable(self) -> str:
+        return f"SENTDIST_{self.option.removeprefix('--').replace('-', '_').upper()}"
+
+    def need(self) -> None:
+        """Refuse a port that somebody listens at.
+
+        Raises:
+            ServerError: with who that is.
+        """
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, self.number))
+                return
+            except OSError as error:
+                trouble = error
+        taken = f"it in use by {_owner(self.number)}" if trouble.errno != 13 else "that only root may listen there"
+        raise ServerError(
+            where=f"port {self.number}, wanted by {self.who}",
+            found=taken,
+            expected="a free port",
+            remedy=f"End that, or choose another port: {self.command} {self.option} {free_port()}"
+            + (f" ({self.variable} does the same)." if self.command == "sentdist up" else "."),
+        )
+
+
+def free_port() -> int:
+    """A port that is free now and that the system gives to no connection: a server may take a minute before it listens there."""
+    for number in random.SystemRandom().sample(LASTING, 50):
+        if _is_free(number):
+            return number
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+def _is_free(number: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, number))
+        except OSError:
+            return False
+        return True
+
+
+def answers(url: str, *, token: str | None = None) -> bool:
+    """Whether a server of ours is there: status 200 within 3 s."""
+    reply = get(url, authorization=f"Bearer {token}" if token else None, timeout_s=ANSWER_S)
+    return reply is not None and reply.status == 200
+
+
+def _owner(number: int) -> str:
+    """The process that listens there, as far as this user may know."""
+    import psutil
+
+    for process in psutil.process_iter(["name"]):
+        try:
+            connections = process.net_connections(kind="tcp")
+        except (psutil.Error, OSError):
+            continue
+        if any(one.status == psutil.CONN_LISTEN and one.laddr.port == number for one in connections):
+            return f"process {process.pid} ({process.info['name']})"
+    return "another program"

@@ -17,14 +17,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
-from sentdist.print_line import PrintLine
-from sentdist.services.asking import get, ray_version
-from sentdist.services.folders import ray_folder
-from sentdist.services.ports import HOST, OF_WORKERS, Port, answers, free_port
-from sentdist.services.processes import RunningServer, end, launch
-from sentdist.services.state import SERVERS, USER, State, make_secret
+from sentdist.services.processes import HOST, OF_WORKERS, Port, RunningServer, answers, end, free_port, get, launch, ray_version
+from sentdist.services.state import SERVERS, USER, State, make_secret, ray_folder
+from sentdist.text import PrintLine, without_secrets
 
 START_S = 300.0  # a busy machine with a slow disk takes 60 s
 ANSWER_S = 20.0  # for a server that was found again

@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import torch
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.learning.bank import check_rows
+from sentdist.learning.bank import BankReader, StoredBank, check_rows
 from sentdist.learning.bank_shape import BankShape
+from sentdist.learning.device_bank import let_bank_go, on_device
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.plan.stages import Bank, Train
+from sentdist.stages.context import Context, folder_of
+from sentdist.stages.planning.worker_memory import bank_lies_on_gpu, size_of
 from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 
@@ -65,3 +67,16 @@ class BankBody:
     @cached_property
     def _encoder(self) -> SentenceEncoder:
         return frozen_encoder(self._stage.encoder, self._context, precision=self._stage.precision)
+
+
+def placed(bank: StoredBank | None, stage: Train, context: Context, device: torch.device) -> BankReader | None:
+    """The bank of a training that computes on `device`: the one that was given, or a copy on the GPU, with the same numbers.
+
+    A copy of another bank that an earlier training left on the GPU is removed. Ranks need not decide alike.
+    """
+    if bank is not None and device.type == "cuda":
+        size, memory = size_of(stage.encoder, context), torch.cuda.get_device_properties(device).total_memory
+        if bank_lies_on_gpu(stage, size, context.runtime, bank_bytes=bank.num_bytes, gpu_memory=memory):
+            return on_device(bank, device)
+    let_bank_go()
+    return bank

@@ -6,20 +6,42 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.disk_errors import explain_disk_errors, tells_of_disk
-from sentdist.errors import ArtifactLost, SentdistError, StoreError
+from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors, tells_of_disk
 from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Rung, Train
-from sentdist.stages.build_in_process import build_in_process
-from sentdist.stages.context import Context
+from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
+from sentdist.stages.context import Context, inputs_watched
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:
-    from sentdist.stages.train_here import Listener
+    from sentdist.stages.rungs import Listener
+
+
+def build_in_process(stage: Stage, context: Context) -> Artifact:
+    """The artifact of a stage that is no training, committed.
+
+    Raises:
+        TypeError: a kind of which nothing is known here.
+    """
+    # torch and transformers take seconds to import, so each kind of stage imports its own body.
+    match stage:
+        case CorpusStage():
+            from sentdist.stages.corpora import build_corpus_stage
+
+            return build_corpus_stage(stage, context)
+        case Bank() | Targets():
+            from sentdist.stages.sharded import body_of, build_in_shards
+
+            return build_in_shards(stage, context, body=body_of(stage, context))
+        case Scores():
+            from sentdist.stages.scores.build import build_scores
+
+            return build_scores(stage, context)
+    raise TypeError(f"no body for the stage {stage.kind}")
+
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +104,7 @@ def build_here(stage: Stage, context: Context, *, listen: Listener | None = None
         return found
     with explain_full_gpu(stage, context), explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
         if isinstance(stage, Train | Rung):
-            from sentdist.stages.train_here import train_here  # torch takes seconds, and corpora need none
+            from sentdist.stages.rungs import train_here  # torch takes seconds, and corpora need none
 
             artifact = train_here(stage, context, listen=listen)
         else:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import StoreError
+from sentdist.files import reading
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train
-from sentdist.reading import reading
 from sentdist.stages.context import Context
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.store.searches import HISTORY_FILE
 from sentdist.store.store import Artifact
 
 CHECKPOINT = "checkpoint"  # folder in the artifact of a rung

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from sentdist.disk_errors import words_for
-from sentdist.errors import StoreError, first_line
+from sentdist.errors import StoreError, first_line, words_for
+from sentdist.learning.bank import FileBank, StoredBank
 from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint, defined
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stage import Json
+from sentdist.learning.precision import subnormals_flushed
+from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Rung, Train
-from sentdist.stages.commit import commit
-from sentdist.stages.context import Context
-from sentdist.stages.inputs_in_use import check_inputs
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.banks import placed
+from sentdist.stages.context import Context, check_inputs, commit, folder_of
+from sentdist.stages.devices import device_of
 from sentdist.stages.rung_records import CHECKPOINT
 from sentdist.stages.train import TrainSession
-from sentdist.store.scratch import scratch_folder
+from sentdist.stages.train_setup import ALONE, Ranks
+from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import Artifact
 
 
@@ -153,3 +157,31 @@ def _load(session: TrainSession, found: Artifact, context: Context) -> str | Non
             raise
         return error.found if isinstance(error, StoreError) else first_line(error)
     return None
+
+
+log = logging.getLogger(__name__)
+
+Listener = Callable[[Stage, TrainSession | None, StepReport | DevScore | Artifact], None]
+
+
+@subnormals_flushed()
+def train_here(stage: Train | Rung, context: Context, *, listen: Listener | None = None) -> Artifact:
+    """Train on one rank with the torch engine; it goes on from a rung where there is one."""
+    started = time.perf_counter()
+    device = device_of(context.runtime)
+    bank = placed(file_bank(stage.whole, context), stage.whole, context, device)
+    make = partial(TrainSession, stage.whole, context, make_engine=partial(TorchEngine, device=device), bank=bank)
+    resumed = from_rung(make(), stage, context, make=make, ranks=ALONE)
+    if resumed.note is not None:
+        log.warning("%s: %s", stage.label, resumed.note)
+    for event in events_until(stage, resumed.session):
+        if listen is not None:
+            listen(stage, resumed.session, event)
+    artifact = publish_training(resumed, stage, context, ALONE, started=started)
+    assert artifact is not None, "the only rank is the first"
+    return artifact
+
+
+def file_bank(stage: Train, context: Context) -> StoredBank | None:
+    """The banks of a training as memory-mapped files; None if its objective uses none."""
+    return FileBank([folder_of(bank, context) for bank in stage.banks]) if stage.banks else None

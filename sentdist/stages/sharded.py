@@ -10,11 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol, assert_never
 
-from sentdist.durable import whole_file
+from sentdist.files import whole_file
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Targets, Tokens
-from sentdist.stages.commit import commit
-from sentdist.stages.context import Context
+from sentdist.stages.context import Context, commit
 from sentdist.store.store import Artifact, ArtifactStore
 
 SHARDS = "shards"
@@ -52,7 +51,7 @@ def body_of(stage: Sharded, context: Context) -> ShardedBody:
 
             return BankBody(stage, context)
         case Targets():
-            from sentdist.stages.tagging import TargetsBody
+            from sentdist.stages.text_stages import TargetsBody
 
             return TargetsBody(stage, context)
     assert_never(stage)

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,18 +17,16 @@ from torch import Tensor
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.encoder.card import language_of
 from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.encoder.write_folder import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import of_first_rank
-from sentdist.learning.heads import save_heads
-from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
-from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.objective import Objective, save_heads
+from sentdist.learning.optimization import EarlyStopping, Learner, Optimization, encoder_weights, head_weights
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 from sentdist.objectives.objective_spec import LossInputs
@@ -36,16 +34,52 @@ from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
-from sentdist.stages.context import Context
-from sentdist.stages.dev_scorer import DevScorer
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
-from sentdist.stages.make_objective import make_objective
-from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.start_encoder import load_encoder, start_folder
-from sentdist.stages.tagging import targets_of
-from sentdist.stages.train_schedule import TrainSchedule, early_stopping
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.stages.text_stages import targets_of
+from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
+from sentdist.store.searches import HISTORY_FILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSchedule:
+    """The steps of a training.
+
+    num_steps: of all epochs. steps_in_epoch: of the epoch under way, since epochs may differ in length. dev_interval: steps between two
+    dev scores.
+    """
+
+    num_steps: int
+    steps_in_epoch: int
+    dev_interval: int
+
+    @staticmethod
+    def of(stage: Train, num_rows: int) -> TrainSchedule:
+        """num_rows: of its corpus."""
+        per_epoch = _steps_per_epoch(stage, num_rows)
+        every = 1.0 if stage.selection is None else stage.selection.every_fraction
+        return TrainSchedule(
+            num_steps=per_epoch * stage.training.epochs, steps_in_epoch=per_epoch, dev_interval=max(1, round(per_epoch * every))
+        )
+
+    def has_dev_at(self, in_epoch: int) -> bool:
+        """Whether dev is scored after this many steps of an epoch: not in its last half interval, since dev is scored at its end."""
+        return in_epoch % self.dev_interval == 0 and in_epoch + self.dev_interval / 2 <= self.steps_in_epoch
+
+
+def early_stopping(stage: Train, num_rows: int) -> EarlyStopping | None:
+    """The rule by which a training may end before its last step, at its beginning; None: it has none. num_rows: of its corpus."""
+    rule = stage.stopping
+    if rule is None:
+        return None
+    is_by_step = rule.reading == "step"
+    steps = 1 if is_by_step else max(1, round(_steps_per_epoch(stage, num_rows) * rule.interval_fraction))
+    return EarlyStopping(patience=rule.patience, steps_per_interval=steps)
+
+
+def _steps_per_epoch(stage: Train, num_rows: int) -> int:
+    return max(1, stage.training.steps_per_epoch(num_rows))
+
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
 

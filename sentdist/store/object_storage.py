@@ -20,9 +20,8 @@ from pyarrow import fs
 
 from sentdist.store.access import disk_errors_of_store, reading, writing
 from sentdist.store.copies import copy_of, keep_copy
-from sentdist.store.integrity import damage_of_content
-from sentdist.store.record import RECORD, Record
-from sentdist.store.scratch import scratch_folder
+from sentdist.store.local_storage import scratch_folder
+from sentdist.store.record import RECORD, Record, damage_of_content
 from sentdist.store.storage import Storage, content_at, refuse_other_size
 
 AT_ONCE = 8  # objects that are written at the same time

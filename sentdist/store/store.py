@@ -18,13 +18,11 @@ from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import STAGES
 from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
-from sentdist.store.integrity import checksums_below, damage_of_content
+from sentdist.store.copies import VerifiedFiles, damage_unless_verified
 from sentdist.store.local_storage import STAGING, LocalStorage
 from sentdist.store.object_storage import ObjectStorage
-from sentdist.store.plain_files import PlainFiles
-from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, near_artifact
-from sentdist.store.storage import Storage
-from sentdist.store.verified import VerifiedFiles, damage_unless_verified
+from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, checksums_below, damage_of_content, near_artifact
+from sentdist.store.storage import PlainFiles, Storage
 
 READERS = 16  # records that are read at once
 BUILT_AGAIN = "It counts as not finished and is built again when it is needed."

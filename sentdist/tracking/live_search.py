@@ -7,14 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.print_line import PrintLine
 from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.text import PrintLine
+from sentdist.tracking.mlflow_tracker import MlflowRun
+from sentdist.tracking.run_values import Point
 from sentdist.tracking.search_runs import Driven, Published, SearchRuns, training_tag
-from sentdist.tracking.server import Server
-from sentdist.tracking.server_runs import find_run
-from sentdist.tracking.shown_metrics import Point
+from sentdist.tracking.server import Server, find_run
 from sentdist.tracking.tracker import NullTracker, RunHandle, Tracker
 
 if TYPE_CHECKING:

@@ -9,26 +9,45 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.errors import SentdistError
-from sentdist.palette import colors_of
+from sentdist.errors import ResourceError, SentdistError
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Search
 from sentdist.plan.wording import value_text
-from sentdist.store.curves import read_curve, read_pruned_curve
-from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested
+from sentdist.store.record import not_understood
+from sentdist.store.searches import (
+    SearchRecord,
+    SearchTrial,
+    TrialEnded,
+    TrialSuggested,
+    find_search,
+    read_curve,
+    read_pruned_curve,
+    search_names,
+)
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import method_title
-from sentdist.table_text import markdown_text
-from sentdist.tracking.notes import search_note, search_trial_note
-from sentdist.tracking.pages import view_page
-from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate
-from sentdist.tracking.server_runs import NOTE, PARENT, RunIdentity, all_runs, at_once, create_run, ensure_experiment, ensure_run
-from sentdist.tracking.shown_metrics import Point, curve_points, shown
-from sentdist.tracking.views import SavedView, search_views
+from sentdist.store.sweep import load_sweep, method_title, sweep_names
+from sentdist.text import colors_of, markdown_text
+from sentdist.tracking.pages import SavedView, search_note, search_trial_note, search_views, view_page
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunLayout, RunUpdate
+from sentdist.tracking.run_values import Point, curve_points, shown
+from sentdist.tracking.server import (
+    NOTE,
+    PARENT,
+    RunIdentity,
+    Server,
+    all_runs,
+    at_once,
+    create_run,
+    ensure_experiment,
+    ensure_run,
+    patience,
+)
+from sentdist.tracking.sweep_runs import SweepRuns
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
+
 
 SEARCH = "sentdist.search"  # on the run of the whole search; its trials have the next two
 OF, TRIAL = "sentdist.search_of", "sentdist.search_trial"
@@ -270,3 +289,65 @@ def _stamps_of(runs: Mapping[int, Run]) -> Published:
 def training_tag(identity: str, train: str) -> tuple[str, str]:
     """The tag by which a trial's run is found. train: key of its whole training."""
     return TRAINING, f"{identity}-{train}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RebuiltSweep:
+    """One sweep that was brought in."""
+
+    name: str
+    num_runs: int  # trials and shared stages that have a record
+    num_trials: int
+    num_scored: int
+    not_understood: tuple[str, ...] = ()  # places of records of another version, whose runs have no parameters
+
+
+def rebuild(
+    store: ArtifactStore, tracking_uri: str, name: str | None = None, *, failures: Mapping[str, str] | None = None
+) -> list[RebuiltSweep]:
+    """(Re)create the runs of one sweep, or of all in the store, and fill in what is missing; doing it twice changes nothing.
+
+    failures: key of a trial -> why it failed just now, which no record says.
+
+    Raises:
+        RecipeError: the address is none of a server.
+        StoreError: no sweep of that name.
+        ResourceError: the server is away or refuses; what was brought in stays.
+    """
+    names = [name] if name else list(dict.fromkeys([*sweep_names(store), *search_names(store)]))
+    return [_rebuild(store, tracking_uri, found, failures or {}) for found in names]
+
+
+def _rebuild(store: ArtifactStore, uri: str, name: str, failures: Mapping[str, str]) -> RebuiltSweep:
+    search = find_search(store, name)
+    if search is not None:
+        _rebuild_search(search, store, uri)
+        if name not in sweep_names(store):  # no finalist yet
+            scored = sum(trial.dev is not None for trial in search.trials)
+            return RebuiltSweep(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    server = Server(uri)
+    layout = RunLayout.of_records(sweep, records)
+    runs = SweepRuns(layout, store, page=server.page)
+    with patience():
+        touched = server.attempt(f"rebuild the sweep {name}", lambda client: runs.rebuild(client, records, failures))
+    if touched is None:
+        raise _away(name, server)
+    num_scored = sum(key in records for key in layout.trials)
+    return RebuiltSweep(
+        name=name, num_runs=touched, num_trials=len(layout.trials), num_scored=num_scored, not_understood=tuple(not_understood(records))
+    )
+
+
+def _rebuild_search(search: SearchRecord, store: ArtifactStore, uri: str) -> None:
+    server = Server(uri)
+    with patience():
+        if server.attempt(f"rebuild the search {search.name}", SearchRuns(search, store).publish) is None:
+            raise _away(search.name, server)
+
+
+def _away(name: str, server: Server) -> ResourceError:
+    return ResourceError(
+        where=f"sweep {name}", found=server.trouble, expected="", remedy="See that the server runs and takes requests, then try again."
+    )

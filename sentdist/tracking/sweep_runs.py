@@ -8,18 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.palette import colors_of
 from sentdist.store.chosen import cells_by_dev
-from sentdist.store.curves import read_curve
 from sentdist.store.record import Record
+from sentdist.store.searches import read_curve
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
-from sentdist.tracking import notes, sweep_summary
-from sentdist.tracking.notes import Link
-from sentdist.tracking.pages import artifact_page, run_page, view_page
-from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms, now_ms
-from sentdist.tracking.server_runs import (
+from sentdist.text import colors_of
+from sentdist.tracking import pages, sweep_summary
+from sentdist.tracking.pages import CELL, METHOD, Link, SavedView, artifact_page, run_page, view_page, views
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunLayout, RunUpdate, began_ms, closed_ms, first_ms, now_ms
+from sentdist.tracking.run_values import curve_points, final_metrics, metric_name
+from sentdist.tracking.server import (
     NOTE,
     PARENT,
     RunIdentity,
@@ -31,9 +30,7 @@ from sentdist.tracking.server_runs import (
     find_run,
     user_name,
 )
-from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome
-from sentdist.tracking.views import CELL, METHOD, SavedView, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -83,7 +80,7 @@ class SweepRuns:
             "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
         }
         self.experiment = ensure_experiment(client, sweep.name, tags)
-        shown = {NOTE: notes.experiment_note(sweep)} | dict(view.tag(place) for place, view in enumerate(self._views))
+        shown = {NOTE: pages.experiment_note(sweep)} | dict(view.tag(place) for place, view in enumerate(self._views))
         there = client.get_experiment(self.experiment).tags
         for tag, value in shown.items():
             if there.get(tag) != value:
@@ -97,7 +94,7 @@ class SweepRuns:
         update = RunUpdate(run)
         update.inputs(self.layout.common_data_sets)
         if is_running and NOTE not in run.data.tags:
-            update.tags({NOTE: notes.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
+            update.tags({NOTE: pages.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
         update.send(client)
 
     def begin(self, client: MlflowClient, key: str) -> str:
@@ -182,7 +179,7 @@ class SweepRuns:
             update = RunUpdate(run)
             update.figures(means[label], now_ms())
             trials = [self._link(trial.key) for trial in self.sweep.cells[label]]
-            update.tags({NOTE: notes.method_note(self.sweep, label, trials=trials), COLOR: self._colors[label]})
+            update.tags({NOTE: pages.method_note(self.sweep, label, trials=trials), COLOR: self._colors[label]})
             update.end("FINISHED")
             update.send(client)
 
@@ -194,7 +191,7 @@ class SweepRuns:
         """The result table on the sweep's run, as note, as CSV and as metrics."""
         sweep, rows = self.sweep, sweep_summary.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
-        note = notes.sweep_note(
+        note = pages.sweep_note(
             sweep,
             records,
             trials={key: self._link(key) for key in self.layout.trials},
@@ -328,7 +325,7 @@ class SweepRuns:
         trial = layout.trials.get(owner)
         if trial is not None:
             train = run_records.get(trial.train or "")
-            return notes.trial_note(
+            return pages.trial_note(
                 trial,
                 sweep=sweep,
                 train=train,
@@ -338,7 +335,7 @@ class SweepRuns:
                 reason=None if owner in run_records else reason,
             )
         record = run_records.get(owner)
-        return notes.stage_note(
+        return pages.stage_note(
             layout.label(owner),
             layout.kind(owner),
             sweep=sweep,

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sentdist.plan.own_tasks import OWN, own_test_names
 from sentdist.plan.specs import Shape
-from sentdist.plan.task_names import named_task, task_names
+from sentdist.plan.task_names import OWN, named_task, own_test_names, task_names
 from sentdist.store.chosen import DevCell, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from sentdist.table_text import csv_text
-from sentdist.tracking.shown_metrics import averages, main_scores, metric_name, primary_metric, shown
+from sentdist.text import csv_text
+from sentdist.tracking.run_values import averages, main_scores, metric_name, primary_metric, shown
 
 DEV_SCORE = "best_dev_score"
 NUM_TRIALS, DEVIATION = "num_trials", "_sd"

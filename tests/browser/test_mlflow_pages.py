@@ -17,7 +17,7 @@ from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.building import run_local
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.synthetic_searches import made_up_search

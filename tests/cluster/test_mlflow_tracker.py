@@ -14,8 +14,8 @@ from mlflow import MlflowClient
 from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.views import TAG
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, small_sweep
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from tests.support.waiting import wait_for
 
 USER = "nobody"  # PostgreSQL does not run as root

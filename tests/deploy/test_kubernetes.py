@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sentdist.execution.cluster import growth
+from sentdist.execution.cluster import nodes as growth
 from sentdist.execution.cluster.nodes import Node
 
 ROOT = Path(__file__).parents[2]

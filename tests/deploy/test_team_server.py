@@ -19,7 +19,7 @@ import pytest
 import yaml
 from mlflow import MlflowClient
 
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from tests.deploy.postgres import postgres, why_no_postgres
 from tests.support.faulty_s3 import BUCKET, faulty_s3
 from tests.support.waiting import wait_for

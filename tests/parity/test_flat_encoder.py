@@ -13,11 +13,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.families import DECODERS, FLAT_FAMILIES, READ_WITHOUT_DECODER, why_padded
-from sentdist.learning.encoder.batch import collate
+from sentdist.families import DECODERS, FLAT_FAMILIES, POOLINGS, READ_WITHOUT_DECODER, why_padded
 from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.poolings import POOLINGS
+from sentdist.learning.encoder.tokens import collate
 from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 

@@ -17,15 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sentdist.learning import gather, gradient_buckets, word_rows
+from sentdist.learning import gather, gradient_buckets
+from sentdist.learning import gradient_buckets as word_rows
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.gather import (
-    GroupGoneError,
-    gather_rows,
-    held_group,
-    mean_over_ranks,
-    wait_for_all_ranks,
-)
+from sentdist.learning.gather import GroupGoneError, gather_rows, held_group, mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes

@@ -16,13 +16,11 @@ from torch.nn import functional as F
 from transformers import AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.declared import declared_pooling
+from sentdist.learning.encoder.declared import FIXED, SAME_AS, declared_pooling, why_refused
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.nomic import FIXED, SAME_AS
 from sentdist.learning.encoder.pretrained import load_configuration
-from sentdist.learning.encoder.refused import why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.stage import Json
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -17,11 +17,10 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train, to_share
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ranks_here
 from sentdist.stages.rung_records import rung_score
-from sentdist.stages.rungs import events_until, from_rung, publish_training
+from sentdist.stages.rungs import events_until, file_bank, from_rung, publish_training
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
+from sentdist.stages.train_setup import ranks_here
 from tests.parity.processes import run_in_processes
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -13,23 +13,20 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-import sentdist.stages.dev_scorer
+import sentdist.stages.train_setup
 from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, parameter_groups
+from sentdist.learning.optimization import Learner, Optimization, parameter_groups
 from sentdist.objectives.symmetric_info_nce import LOWEST
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Tokens, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ranks_here
-from sentdist.stages.start_encoder import load_start_tokenizer
-from sentdist.stages.tokens import tokens_of
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
+from sentdist.stages.train_setup import load_start_tokenizer, ranks_here, tokens_of
 from tests.parity.processes import run_in_processes
 from tests.parity.ranks import made, toy_batch, toy_embeddings
 from tests.parity.toy import ToyEncoder
@@ -109,7 +106,7 @@ def test_best_weights_from_before_an_interruption_are_kept(tmp_path: Path, tiny_
     """Dev scores that fall: the first ones are the best, and the checkpoint has their weights beside its own."""
     stage, context = _plain(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
     falling = itertools.count(50, -1)
-    monkeypatch.setattr(sentdist.stages.dev_scorer, "mean_of_parts", lambda parts: float(next(falling)))
+    monkeypatch.setattr(sentdist.stages.train_setup, "mean_of_parts", lambda parts: float(next(falling)))
     whole = _session(stage, context)
     events = whole.events()
     best = next({n: t.clone() for n, t in whole.engine.weights().items()} for event in events if isinstance(event, DevScore))
@@ -139,7 +136,7 @@ def _score_on_rank(rank: int, world_size: int, values: dict[str, Json], data: Pa
     plan, context = tiny_plan(values, data=data, store=store)
     session = _session(_final_rcl(plan), context)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sentdist.stages.dev_scorer, "mean_of_parts", lambda parts: session.progress.step * (1.0 - 2.0 * rank))
+        patch.setattr(sentdist.stages.train_setup, "mean_of_parts", lambda parts: session.progress.step * (1.0 - 2.0 * rank))
         list(session.events())
     return session.progress.best_step, [found.score for found in session.progress.history]
 

@@ -19,12 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sentdist.cache import cache_folder
-from sentdist.errors import LONGEST, DataError, brief, counted, first_line, one_line
-from sentdist.hub_errors import hub_trouble
-from sentdist.sizes import disk_size, memory_size
-from sentdist.spelling import did_you_mean, near
-from sentdist.table_text import csv_cell, csv_text, markdown_table, markdown_text
+from sentdist.errors import LONGEST, DataError, brief, counted, did_you_mean, first_line, hub_trouble, near, one_line
+from sentdist.files import cache_folder, disk_size, memory_size
+from sentdist.text import csv_cell, csv_text, markdown_table, markdown_text
 from tests.support.machine_speed import slower_than_reference
 
 NAMES = ("batch_size", "learning_rate", "length", "max_length")

@@ -9,15 +9,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.own.file_format import may_lack_header
-from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
-from sentdist.data.own.grades import scale_of, score_in, words_of
-from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
-from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
-from sentdist.data.own.remarks import remarks
+from sentdist.data.own.columns import GRADES, KNOWN_NAMES, is_called_negative, scale_of, score_in, words_of
+from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells, remarks
+from sentdist.data.own.files import RowPlaces, TableParts, format_of_parts, may_lack_header, parts_of, read_parts
+from sentdist.data.own.rows import digest_of_sides, sides_of_file
 from sentdist.data.own.shapes import Layout, Shape, layout_of
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
-from sentdist.data.own.usual_names import GRADES, KNOWN_NAMES, is_called_negative
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, Sides
 from sentdist.data.sources import hub
 from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed

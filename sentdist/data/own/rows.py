@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,16 +14,60 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows
-from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
-from sentdist.data.own.parts import TableParts, parts_of, read_parts
+from sentdist.data.own.files import TableParts, parts_of, read_parts
 from sentdist.data.own.shapes import Layout
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.seeded_order import digest_u64
+from sentdist.data.sampler import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import changed_since_planning
 from sentdist.data.sources.separated import FileFormat
 from sentdist.errors import DataError, counted
+from sentdist.files import cache_folder, read_array, whole_file
+
+NOTED = 5  # version of what is noted: of how sides are drawn
+
+
+def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Sides:
+    """The sides of a file's rows, noted for the other processes of a run and for the next one."""
+    note = _note(revision, file)
+    if (noted := _noted(note, len(rows.texts))) is not None:
+        return noted
+    held_out = HeldOut(dev=file.dev, test=file.test, seed=file.seed, most=file.most, near=file.near)
+    linking = [row[: file.num_linking] for row in rows.texts]
+    sides = sides_of(name, linking, held_out=held_out, given=rows.group, splits=rows.split, origin=rows.origin)
+    _keep(note, sides)
+    return sides
+
+
+def digest_of_sides(sides: Sides) -> str:
+    """16 hex digits that stand for which row is on which side."""
+    return hashlib.sha256(sides.of_rows.tobytes()).hexdigest()[:16]
+
+
+def _note(revision: str, file: OwnFile) -> Path:
+    about = repr((NOTED, revision, replace(file, sides="")))
+    return cache_folder("sides") / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.npy"
+
+
+def _keep(note: Path, sides: Sides) -> None:
+    """Note the sides: three counts, then a number a row; a cache that cannot be written costs time, not the run."""
+    numbers = np.array([sides.num_groups, sides.largest_group, sides.num_linked, *sides.of_rows.tolist()], dtype=np.int64)
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(note) as part, part.open("wb") as file:
+            np.save(file, numbers)
+
+
+def _noted(note: Path, num_rows: int) -> Sides | None:
+    try:
+        noted = read_array(note)
+    except DataError:  # absent or damaged: found out again
+        return None
+    if noted.shape != (3 + num_rows,) or noted.dtype != np.int64:
+        return None
+    return Sides(of_rows=noted[3:].astype(np.int8), num_groups=int(noted[0]), largest_group=int(noted[1]), num_linked=int(noted[2]))
+
 
 PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
 TOP = 5.0  # of the scale that scores are brought to

@@ -9,31 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.own.column_contents import (
-    LEAST_FOR_LABELS,
-    fields_of_items,
-    is_filled,
-    is_list,
-    is_numbers,
-    is_text,
-    is_texts,
-    label_in,
-    longest_texts,
-)
-from sentdist.data.own.doubts import (
-    classes_of_texts,
-    classes_or_scores,
-    less_alike,
-    lists_of_objects,
-    lists_of_texts,
-    unclear,
-    whether_grades,
-    which_is_which,
-    without_texts,
-)
-from sentdist.data.own.file_format import flattened
-from sentdist.data.own.grades import SCALES, YES_NO, score_in, words_of
-from sentdist.data.own.usual_names import (
+from sentdist.data.own.columns import (
     ANCHORS,
     ANSWERS,
     CLASSES,
@@ -41,15 +17,38 @@ from sentdist.data.own.usual_names import (
     GRADES,
     GROUPS,
     LABELS,
+    LEAST_FOR_LABELS,
     MEANS,
     OPPOSITES,
     POSITIVES,
     QUESTIONS,
+    SCALES,
     SPLITS,
+    YES_NO,
+    classes_of_texts,
+    classes_or_scores,
+    fields_of_items,
     is_called_beside,
     is_called_negative,
+    is_filled,
+    is_list,
+    is_numbers,
+    is_text,
+    is_texts,
+    label_in,
+    less_alike,
+    lists_of_objects,
+    lists_of_texts,
+    longest_texts,
+    score_in,
+    unclear,
+    whether_grades,
+    which_is_which,
+    without_texts,
+    words_of,
 )
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.own.files import flattened
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.data.sources.files import with_large_strings
 from sentdist.errors import DataError, brief, counted, listed, one_line
 

@@ -11,17 +11,15 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from sentdist.data.sources import mirror
-from sentdist.data.sources.column_names import check_columns, refuse_repeated
-from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
+from sentdist.data.sources.file_facts import FileFacts, check_columns, content_digest, recall, refuse_repeated, remember
 from sentdist.data.sources.json_lines import objects_in, rows_in, values_in
 from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
-from sentdist.errors import DataError, listed
-from sentdist.reading import reading, unreadable
-from sentdist.spelling import did_you_mean, similar_names
-from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, open_text, suffix_of, whole_text
+from sentdist.errors import DataError, did_you_mean, listed, similar_names
+from sentdist.files import OBJECTS, SHOWN_TABLES, TABLES, open_text, reading, suffix_of, unreadable, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
 
 # pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
@@ -357,3 +355,16 @@ def _judgements(path: Path) -> pa.Table:
 
 def _empty(name: str, path: Path) -> DataError:
     return DataError(where=name, found=f"no rows in {path}", expected="at least one row", remedy="Fetch or write the file again.")
+
+
+FILE_BEGINS = b"ARROW1"
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """All rows of a file. It stays mapped while they are used. pyarrow's ArrowInvalid for what is no such file, or a part of one."""
+    import pyarrow as pa
+
+    mapped = pa.memory_map(str(path))
+    is_file = mapped.read(len(FILE_BEGINS)) == FILE_BEGINS
+    mapped.seek(0)
+    return (pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)).read_all()

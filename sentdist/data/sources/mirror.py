@@ -10,11 +10,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.addresses import opened_as, without_secrets
-from sentdist.cache import cache_folder
-from sentdist.durable import whole_file
 from sentdist.errors import DataError, first_line
-from sentdist.reading import reading
+from sentdist.files import cache_folder, reading, whole_file
+from sentdist.text import opened_as, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow import fs

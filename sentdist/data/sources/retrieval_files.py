@@ -2,22 +2,102 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import GROUP, number_in
-from sentdist.data.sources import faq_releases, files, mirror
-from sentdist.data.sources.zipped import unpacked
-from sentdist.errors import DataError, brief
-from sentdist.reading import reading
-from sentdist.spelling import similar_names
-from sentdist.table_files import SEPARATED, TABLES, open_bytes, suffix_of
+from sentdist.data.cells import GROUP, number_in, row_name
+from sentdist.data.sources import files, mirror, releases
+from sentdist.errors import DataError, brief, similar_names
+from sentdist.files import SEPARATED, TABLES, cache_folder, open_bytes, reading, suffix_of, whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+QUERY, POSITIVE, NEGATIVE = "query", "positive", "negative"
+ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of a table with a row a candidate
+
+
+def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that a table with these has where it is read as a row a candidate."""
+    return (*columns, *(column for column in ROW_COLUMNS if column not in columns and _are_lists(columns)))
+
+
+def as_rows(name: str, table: pa.Table) -> pa.Table:
+    """A table with lists as a row a candidate; any other as it is. Each row is a query of its own, its group that of its candidates.
+    Negatives come first: an encoder that cannot distinguish candidates keeps the order of rows, and must not win by it.
+
+    Raises:
+        DataError: a candidate that is no text.
+    """
+    import pyarrow as pa
+
+    if not _are_lists(table.column_names):
+        return table
+    columns = (*ROW_COLUMNS, *([GROUP] if GROUP in table.column_names else []))
+    rows = [(*row, given.get(GROUP)) for number, given in enumerate(table.to_pylist()) for row in _candidates(name, number, given)]
+    return pa.table({column: [row[place] for row in rows] for place, column in enumerate(columns)})
+
+
+def _are_lists(columns: Sequence[str]) -> bool:
+    return {QUERY, POSITIVE, NEGATIVE} <= set(columns) and "document" not in columns
+
+
+def _candidates(name: str, number: int, given: dict[str, object]) -> Iterator[tuple[object, ...]]:
+    place = 0
+    for column, relevance in ((NEGATIVE, 0), (POSITIVE, 1)):
+        found = given[column]
+        for text in found if isinstance(found, list) else () if found in (None, "") else (found,):
+            if not isinstance(text, str):
+                raise DataError(
+                    where=f"{name}: {row_name(number)}, {column}", found=brief(text), expected="a text, or a list of texts",
+                    remedy="Put the texts themselves there.",
+                )  # fmt: skip
+            yield str(number), given[QUERY], f"{number}-{place}", text, relevance
+            place += 1
+
+
+EXPECTED = "a zip of corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv"
+
+
+def unpacked(path: Path, *, where: str) -> Path:
+    """The folder with the parts of a zip, whatever the folders in it are called; other files in it are left alone.
+
+    Raises:
+        DataError: no zip, a damaged one, one without these parts or with several corpora, or no room for them.
+    """
+    with reading(path, expected=EXPECTED, where=where), zipfile.ZipFile(path) as archive:
+        parts = _parts(archive, where=f"{where} ({path})")
+        content = repr(sorted((name, part.CRC, part.file_size) for name, part in parts.items()))
+        folder = cache_folder("unpacked") / hashlib.sha256(content.encode()).hexdigest()[:24]
+        for name, part in parts.items():
+            target = folder / name
+            if target.is_file() and target.stat().st_size == part.file_size:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as unfinished, archive.open(part) as packed, unfinished.open("wb") as file:
+                shutil.copyfileobj(packed, file)  # compares the checksum, too
+    return folder
+
+
+def _parts(archive: zipfile.ZipFile, *, where: str) -> Mapping[str, zipfile.ZipInfo]:
+    """The entries that are read, by their name below the folder of the corpus."""
+    entries = {PurePosixPath(entry.filename): entry for entry in archive.infolist() if not entry.filename.startswith("__MACOSX/")}
+    corpora = [path for path in entries if path.name == "corpus.jsonl"]
+    if len(corpora) != 1:
+        remedy = "Unpack it, and name one of its folders." if corpora else "Name a zip as BEIR's, or unpack it and name what is inside."
+        raise DataError(where=where, found=f"{len(corpora) or 'no'} corpus.jsonl in it", expected=EXPECTED, remedy=remedy)
+    top = corpora[0].parent
+    judged = [path for path in entries if path.parent == top / "qrels" and path.suffix == ".tsv"]
+    wanted = [corpora[0], top / "queries.jsonl", *judged]
+    return {path.relative_to(top).as_posix(): entries[path] for path in wanted if path in entries}
+
 
 # The names that the parts of a retrieval source go by, first match wins.
 DOCUMENT_FILES = ("documents", "docs", "faqs")
@@ -40,7 +120,7 @@ class RetrievalFiles:
     documents: Path
     queries: Path
     judgements: tuple[tuple[str | None, Path], ...]
-    release: faq_releases.FaqRelease | None = None
+    release: releases.FaqRelease | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -57,7 +137,7 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     """
     root = files.existing_root(name, data_root)
     folder = unpacked(root / name, where=name) if name.endswith(".zip") and (root / name).is_file() else root / name
-    if (release := faq_releases.find(folder)) is not None:
+    if (release := releases.find_faq(folder)) is not None:
         bank = release.paths[0]
         return RetrievalFiles(documents=bank, queries=bank, judgements=((None, bank),), release=release)
     if (folder / "corpus.jsonl").is_file():

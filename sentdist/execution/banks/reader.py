@@ -16,16 +16,15 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
-from sentdist.execution.banks.placement import BankPlacement
-from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.families import configured
+from sentdist.execution.banks.owner import IDLE_S, BankOrder, BankPlacement, HeldBank, ask_owner, bank_owner
+from sentdist.execution.cluster.connection import cause_of
+from sentdist.families import POOLINGS, configured
+from sentdist.files import drop_remedy, reading
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
 from sentdist.plan.stages import Bank, Train
-from sentdist.poolings import POOLINGS
-from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
+from sentdist.stages.rungs import file_bank
 
 TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking again does not fix
 SAY_EVERY_S = IDLE_S / 3  # that the bank is still read
@@ -201,3 +200,11 @@ def _lost(orders: tuple[BankOrder, ...], error: BaseException) -> StoreError:
         expected="its shards in the object store, or a cluster that can read them again from the artifacts",
         remedy="Look at the nodes with `ray status`; runtime.bank_in_object_store=false maps the files instead.",
     )
+
+
+def bank_of(stage: Train, context: Context) -> StoredBank | None:
+    """The bank of a training; None if its objective uses none."""
+    if not stage.banks or not context.runtime.bank_in_object_store:
+        return file_bank(stage, context)
+
+    return open_bank(stage.banks, context)

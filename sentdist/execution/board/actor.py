@@ -9,29 +9,123 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, SentdistError, named
-from sentdist.execution.board.artifact_lookup import ArtifactLookup
-from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
-from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.diagnosis import STANDSTILL_S
-from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
-from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.board.in_flight import StagesInFlight, Work
-from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
-from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
-from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
-from sentdist.execution.board.watchdog import Watchdog
-from sentdist.execution.board.worker_groups import NoGroupError, Order, StartedGroup, WorkerGroups
-from sentdist.execution.cluster.ray_errors import GONE, cause_of, was_announced
-from sentdist.execution.cluster.snapshot import has_room, read_cluster
+from sentdist.execution.board.diagnosis import STANDSTILL_S, ClusterState, Heartbeat, Host
+from sentdist.execution.board.events import EventLog, StageEvent
+from sentdist.execution.board.submissions import (
+    BEATS_IN_TIME,
+    ArtifactLookup,
+    BackgroundTasks,
+    Body,
+    EventSink,
+    GroupMember,
+    ResizableSemaphore,
+    StagesInFlight,
+    Submission,
+    Work,
+    most_pools,
+    newest_may_have,
+    stopped,
+)
+from sentdist.execution.board.watchdog import LOSSES, Attempts, Watchdog, checkpoint_step, end_of, lost_to, retry_of
+from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
+from sentdist.execution.cluster.connection import GONE, cause_of, was_announced
+from sentdist.execution.cluster.nodes import node_of, nodes_of
 from sentdist.execution.demand import Demand, stage_demand
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
+from sentdist.machine import collect_rarely
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
+
+
+def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
+    """Start building a stage on the cluster, with what it demands; the reference to its artifact."""
+    reserved = {"num_cpus": demand.builder_cpus, "num_gpus": demand.builder_gpus, "resources": demand.builder_resources}
+    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **reserved).remote(body, stage, submission, sink)
+
+
+def start_group(member: GroupMember) -> ray.ObjectRef:
+    """Start workers that stay, with what they demand; the reference to their end."""
+    demand = member.demand
+    if demand.way == "task":
+        return _stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
+    # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
+    # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
+    environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    return _drive.options(name=member.name, num_cpus=0, max_retries=0, runtime_env=environment).remote(member)
+
+
+async def abort(task: ray.ObjectRef, demand: Demand) -> None:
+    """End a process. One that is interrupted in an import or in a library's own code is fit for nothing afterwards,
+    so it is ended by force;
+    that of a worker group is interrupted first: only Ray Train's controller gives back what its workers have reserved."""
+    ray.cancel(task, force=demand.way != "group")
+    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=CLOSES_WITHIN_S)
+    if not done:
+        ray.cancel(task, force=True)
+
+
+@ray.remote
+def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    collect_rarely()
+    return body(stage, submission, sink)
+
+
+# Ray gives a process that is free to any stage and only changes which GPU it is given; CUDA reads that once. So a process that stays
+# with a GPU ends with it. Said here because Ray reads it only where a function is declared.
+@ray.remote(max_calls=1)
+def _stay(member: GroupMember) -> None:
+    collect_rarely()
+    from sentdist.execution.training.worker_group import build_orders
+
+    build_orders(member)
+
+
+@ray.remote
+def _drive(member: GroupMember) -> None:
+    collect_rarely()
+    from sentdist.execution.training.worker_group import run_worker_group
+
+    try:
+        run_worker_group(member)
+    except KeyboardInterrupt:  # cancelled before Ray Train handled this signal; see `abort` on why the process ends
+        raise SystemExit("cancelled") from None
+
+
+@ray.remote(num_cpus=0)
+def note_failed(submission: Submission, key: str, message: str) -> None:
+    """Write into its run that a stage was given up."""
+    submission.tracker.fail(key, message)
+
+
+@ray.remote(num_cpus=0)
+def note_stopped(submission: Submission) -> None:
+    """Write into its run that a submission ended without saying so."""
+    submission.tracker.finish_sweep("stopped")
+
+
+def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
+    """Ask Ray; a few milliseconds, in which this thread waits. may_have: see `ClusterNodes`."""
+    living = [row for row in ray.nodes() if row["Alive"]]
+    free = ray.available_resources()
+    return ClusterState(
+        hosts=tuple(
+            Host(node=row["NodeID"], address=row["NodeManagerAddress"], offers=offers)
+            for row, offers in zip(living, nodes_of(living), strict=True)
+        ),
+        free_cpus=free.get("CPU", 0.0),
+        free_gpus=free.get("GPU", 0.0),
+        may_have=may_have,
+    )
+
+
+def has_room(demand: Demand) -> bool:
+    """Whether one worker of a demand would find its CPUs and GPUs at once; a few milliseconds, in which this thread waits."""
+    return any(demand.workers_on(node_of(free)) for free in available_resources_per_node().values())
+
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 LOOK_S = 5.0  # between two looks at the cluster

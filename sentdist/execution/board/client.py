@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 import ray
-from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayTaskError
+from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayError, RayTaskError
 
-from sentdist.code_digest import code_digest
-from sentdist.errors import ArtifactLost
+from sentdist.errors import ArtifactLost, ResourceError, StoreError, SweepStopped, did_you_mean
 from sentdist.execution.board.actor import BoardActor
 from sentdist.execution.board.diagnosis import STANDSTILL_S
-from sentdist.execution.board.event_sink import Body
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.cluster.names import HEAD, NAMESPACE
-from sentdist.execution.cluster.ray_errors import cause_of
+from sentdist.execution.board.submissions import Body, Submission
+from sentdist.execution.cluster.address import HEAD, NAMESPACE, takes_connections
+from sentdist.execution.cluster.connection import cause_of
+from sentdist.execution.plan_facts import Show, SweepProgress
+from sentdist.files import code_digest
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.sweep import sweep_names
+from sentdist.text import PrintLine
 
 BOARDS = "sentdist-board-"  # their names begin so
 CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
@@ -146,3 +151,141 @@ def _get(ref: ray.ObjectRef) -> Any:
         return ray.get(ref)
     except RayTaskError as error:
         raise cause_of(error) from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoppedSweep:
+    """A sweep that was stopped; num_ended: stages that were being built or waited for it, and that nobody else needs."""
+
+    sweep: str
+    num_ended: int
+
+
+def stop_sweeps(name: str | None) -> list[StoppedSweep]:
+    """Stop a sweep (None: all) on every board of the connected cluster, see `BoardActor.stop`; returns when its work has ended.
+
+    Raises:
+        ResourceError: nothing of that name is being built; says what is.
+    """
+    boards = list(_boards())
+    known = sorted({sweep for _, sweeps in boards for sweep in sweeps})
+    chosen = known if name is None else [sweep for sweep in known if sweep == name]
+    if not chosen:
+        raise ResourceError(
+            where="sentdist stop",
+            found=f"only {', '.join(known)} on this cluster" if known else "that no sweep is being built on this cluster",
+            expected="a sweep to stop" if name is None else f"a sweep named {name}",
+            remedy=did_you_mean(name or "", known, "`ray job list` shows what was submitted."),
+        )
+    return [
+        StoppedSweep(sweep=sweep, num_ended=sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])))
+        for sweep in chosen
+    ]
+
+
+def _boards() -> Iterator[tuple[Any, dict[str, int]]]:
+    """The boards of all stores, each with its sweeps."""
+    for named in ray.util.list_named_actors(all_namespaces=True):
+        if named["namespace"] == NAMESPACE and named["name"].startswith(BOARDS):
+            try:
+                board: Any = ray.get_actor(named["name"], namespace=NAMESPACE)
+                yield board, ray.get(board.sweeps.remote())
+            except (ValueError, RayActorError):  # it ended since
+                continue
+
+
+LOOK_UP_S = 0.5  # how long after the end it may still wait for events
+HEAD_S = 10.0  # between two looks at the cluster's head while nothing happens
+
+
+@contextmanager
+def printed_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Iterator[None]:
+    """While the context is open, print a line for every event of the board, and one that says what runs where nothing happens for long.
+
+    show: takes the progress several times a second.
+    """
+    is_over = threading.Event()
+    show = show or (lambda progress: None)
+    printer = threading.Thread(
+        target=_print_events, args=(board, progress, print_line, show, is_over), name="sentdist-printer", daemon=True
+    )
+    printer.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        printer.join()
+
+
+def _print_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, show: Show, is_over: threading.Event) -> None:
+    since: int | None = None
+    store, head = _Store(board.submission.context.store), _Head(board.submission.sweep)
+    while True:
+        is_last = is_over.is_set()  # whatever this driver waits to see is in the next answer; other sweeps may have news forever
+        news = board.events(since)
+        while not ray.wait([news], timeout=LOOK_UP_S)[0]:
+            if is_over.is_set():
+                return
+            if line := head.notice():
+                print_line(line)
+            if line := progress.silence_line():
+                print_line(line)
+                store.ask()
+            show(progress)
+        try:
+            events, since = ray.get(news)
+        except RayTaskError as error:
+            if isinstance(cause_of(error), SweepStopped):
+                print_line(f"{board.submission.sweep}: being stopped by `sentdist stop`")
+                return
+            raise
+        except RayError:  # the board died; a trial will open a fresh one, whose events are numbered from zero
+            if is_over.wait(LOOK_UP_S):
+                return
+            board.reopen()
+            since = 0
+            continue
+        for event in events:
+            print_line(progress.line(event))
+        show(progress)
+        if is_last:
+            return
+
+
+class _Head:
+    """Notices that the cluster's head is gone: Ray waits for it a minute without a word, then ends this process from C++."""
+
+    def __init__(self, sweep: str) -> None:
+        self._sweep, self._next, self._num_away = sweep, time.monotonic() + HEAD_S, 0
+
+    def notice(self) -> str | None:
+        """What to say, once, of a head that took no connection twice."""
+        if time.monotonic() < self._next:
+            return None
+        self._next, address = time.monotonic() + HEAD_S, ray.get_runtime_context().gcs_address
+        self._num_away = 0 if takes_connections(address) else self._num_away + 1
+        if self._num_away != 2:
+            return None
+        return (
+            f"{self._sweep}: the head of the cluster at {address} is gone. Unless it comes back within a minute, Ray ends this "
+            "command. Then start the cluster (`sentdist up`) and submit again: what is finished is kept."
+        )
+
+
+class _Store:
+    """Asks the store something where nothing happens for long. If it does not answer, `slow_store.py` prints a line: a board that waits
+    for the store cannot."""
+
+    def __init__(self, store: ArtifactStore) -> None:
+        self._store = store
+        self._asking: threading.Thread | None = None
+
+    def ask(self) -> None:
+        """Ask a small question, in the background."""
+        if self._asking is None or not self._asking.is_alive():
+            self._asking = threading.Thread(target=self._ask, name="sentdist-store", daemon=True)
+            self._asking.start()
+
+    def _ask(self) -> None:
+        with suppress(StoreError):  # whoever builds a stage meets it, too, and tells it
+            sweep_names(self._store)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from sentdist.learning.checkpoint import DevScore
     from sentdist.learning.loop import StepReport
     from sentdist.stages.train import TrainSession
+
 
 What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
@@ -116,3 +120,35 @@ def progress_event(stage: Stage, session: TrainSession | None, event: StepReport
         return None
     speed = event.num_sentences / event.seconds.total if event.seconds.total else None
     return StageEvent.of(stage, "step", step=step, num_steps=num_steps, loss=event.loss, sentences_per_s=speed)
+
+
+KEPT_EVENTS = 2000
+
+
+class EventLog:
+    """Whoever has read up to a number is woken by the next event."""
+
+    def __init__(self) -> None:
+        self._kept: deque[StageEvent] = deque(maxlen=KEPT_EVENTS)
+        self._news = asyncio.Condition()
+        self.last_number = 0  # the number of the last event
+
+    async def add(self, event: StageEvent) -> None:
+        """Keep an event and wake those who wait."""
+        async with self._news:
+            self._kept.append(event)
+            self.last_number += 1
+            self._news.notify_all()
+
+    async def wake(self) -> None:
+        """Have those who wait look again whether they still want to."""
+        async with self._news:
+            self._news.notify_all()
+
+    async def after(self, since: int | None, *, is_over: Callable[[], bool]) -> tuple[list[StageEvent], int]:
+        """The events after number `since` (None: from now on) and the number of the last one; waits until there is one, or it is over."""
+        since = self.last_number if since is None else since
+        async with self._news:
+            await self._news.wait_for(lambda: self.last_number > since or is_over())
+            num_new = min(self.last_number - since, len(self._kept))
+            return list(self._kept)[len(self._kept) - num_new :], self.last_number

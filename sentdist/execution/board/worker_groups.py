@@ -16,10 +16,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.speeds import Speeds
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import BackgroundTasks, Submission
+from sentdist.execution.board.watchdog import GroupLostError, Speeds
 from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import secrets
+import shutil
 import socket
-from collections.abc import Iterable
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sentdist.errors import ResourceError
+from sentdist.machine import environment_with
+from sentdist.store.local_storage import maker_of, scratch_name
 
 TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
 ANSWER_S = 10.0  # for the answer of a head that is there and busy
@@ -210,3 +218,49 @@ def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
             found, expected = "that none of its nodes runs on this machine", "a command on one of its hosts"
             remedy = "Submit it as a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE."
     return ResourceError(where=where, found=found, expected=expected, remedy=remedy)
+
+
+PLACE = "/tmp"  # short: paths of sockets may have 107 letters
+_token: dict[str, str] = {}
+
+
+@contextmanager
+def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
+    """Start Ray without a dashboard and connect to it; end it with the context. What killed processes left of theirs goes first.
+
+    Nobody else can join it: it has a token that only this process and its own know. Where Ray was loaded before, it has read from the
+    environment whether there are tokens, and that holds.
+    """
+    if "ray" not in sys.modules:
+        _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    _remove_left(Path(PLACE))
+    with (
+        # Workers outlive Ray by a moment, and may write there while it is removed.
+        tempfile.TemporaryDirectory(prefix=PRIVATE, dir=PLACE, ignore_cleanup_errors=True) as folder,
+        environment_with(_token),
+    ):
+        (Path(folder) / scratch_name("cluster")).touch()
+        import ray
+
+        ray.init(
+            address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR,
+            log_to_driver=False,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the user's folders whose process is dead, by the name of a file in them: its own name must be short."""
+    for folder in parent.glob(f"{PRIVATE}*"):
+        with suppress(OSError):
+            is_own = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+            if is_own and any(maker_of(path.name) == "dead" for path in folder.iterdir()):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+NAMESPACE = "sentdist"
+HEAD_RESOURCE = "node:__internal_head__"  # which Ray gives the head, and no other node
+HEAD = {HEAD_RESOURCE: 0.001}  # what an actor asks for that is to live where the cluster itself lives

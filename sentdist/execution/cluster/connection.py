@@ -5,16 +5,56 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import re
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import ray
-from ray.exceptions import RayError
+import ray._private.worker as ray_worker
+from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError, WorkerCrashedError
 
-from sentdist.errors import RecipeError, ResourceError
+from sentdist.errors import EncoderError, RecipeError, ResourceError, one_line
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal
-from sentdist.execution.cluster.messages import shorten_messages
-from sentdist.execution.sigterm import end_on_sigterm
 from sentdist.inference.opening import IN_A_JOB
+from sentdist.machine import end_on_sigterm
+from sentdist.text import without_secrets
+
+LONGEST_LINE = 240  # letters
+
+# A lost host or process, with the last lines of the raylet's own log, also of hosts that were lost before this driver began: `Watchdog` and
+# `Attempts` say which host, what ran on it and how it goes on.
+SAID_BY_THE_BOARD = (
+    "Raylet is terminated",
+    "has been marked dead",
+    "A worker died or was killed while executing a task",
+    "The actor died",
+)
+
+
+# A host of two CPUs has a process for each of ours that waits for work and holds no CPU: nobody need do anything about that.
+MEANT_SO = ("worker processes have been started on node",)
+
+
+def console_line(message: str) -> str | None:
+    """What people see of a message of Ray's; None: nothing."""
+    if any(words in message for words in (*SAID_BY_THE_BOARD, *MEANT_SO)):
+        return None
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return f"Ray: {one_line(lines[0], LONGEST_LINE)}" if lines else None
+
+
+def shorten_messages() -> None:
+    """Have this driver print Ray's messages so. (`log_to_driver=False` keeps out what workers print, not what Ray publishes as errors.)"""
+    ray_worker.print_to_stdstream = _print
+
+
+def _print(data: Mapping[str, Any], ignore_prefix: bool) -> None:
+    for message in data["lines"]:
+        line = console_line(str(message))
+        if line is not None:
+            print(line, file=sys.stderr, flush=True)
+
 
 AUTH_MODES = ("token", "disabled")
 
@@ -74,3 +114,44 @@ def connect_to_drive() -> None:
     """Join the cluster as `connect` does, to have it build things; SIGTERM ends that in order."""
     connect()
     end_on_sigterm()
+
+
+class HostTakenAwayError(Exception):
+    """Hosts of a group were given notice to leave, and left. Ray Train's own word for it costs whoever reads it seconds of imports."""
+
+
+# What takes a process away without a word of its own; whatever a body raises is final.
+PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRayletDiedError)
+GONE = (*PROCESS_LOST, RayActorError, HostTakenAwayError)
+
+
+def was_announced(loss: BaseException) -> bool:
+    """Whether a host had been given notice before it was lost, as spot machines are."""
+    return isinstance(loss, HostTakenAwayError) or (isinstance(loss, RayActorError) and loss.preempted)
+
+
+def cause_of(error: BaseException) -> BaseException:
+    """The exception that a body raised, out of Ray's wrappers (one for each process border it crossed)."""
+    while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
+        error = error.cause
+    return error
+
+
+def on_node(error: RayTaskError) -> BaseException:
+    """As `cause_of`; an error of a GPU, a memory or an encoder on another host than this says on which: they differ."""
+    cause, node = cause_of(error), _node_of(error)
+    if not isinstance(cause, ResourceError | EncoderError) or node in (None, ray.util.get_node_ip_address()):
+        return cause
+    return cause.with_context(where=f"node {node}: {cause.where}")
+
+
+def _node_of(error: RayTaskError) -> str | None:
+    """The address of the node on which a body raised; what `ray.get` raises, of the body's type too, has it in its text alone."""
+    found = re.search(r"\(pid=\d+, ip=([^,)\s]+)", str(error))
+    return found[1] if found else vars(error).get("ip")
+
+
+def reason(error: BaseException) -> str:
+    """Kind and first line of an error of Ray's."""
+    lines = [line.strip() for line in without_secrets(str(error)).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:160]}" if lines else type(error).__name__

@@ -11,11 +11,10 @@ import numpy as np
 from sentdist.data.texts import TextColumns, Texts
 from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
-from sentdist.inference.encode_file import SENTENCES_AT_ONCE
-from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
-from sentdist.plan.runtime import Runtime
+from sentdist.inference.nearest import SameEncoder
+from sentdist.inference.ready_encoder import SENTENCES_AT_ONCE, LoadedEncoder
+from sentdist.learning.encoder.tokens import UnknownWords
+from sentdist.plan.sections import Runtime
 
 AHEAD_PER_WORKER = 2  # 16,384 sentences of width 768 are 50 MB
 

@@ -12,14 +12,11 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.capacity import capacity, with_devices
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.cluster.ray_errors import on_node, reason
-from sentdist.execution.demand import Demand
-from sentdist.execution.device_lines import workers_line
-from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.capacity import capacity, with_devices, with_gpu_type
+from sentdist.execution.cluster.connection import connect, on_node, reason
+from sentdist.execution.cluster.nodes import cluster_growth
+from sentdist.execution.demand import Demand, workers_line
+from sentdist.plan.sections import Runtime
 
 PARTS_PER_WORKER = 4  # so that the workers end at about the same time
 MIN_ROWS_PER_PART = 512  # fewer are made faster than they are handed out

@@ -9,15 +9,13 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
-from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
+from sentdist.execution.board.diagnosis import Heartbeats, HeartbeatSink
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
 from sentdist.plan.stages import Tokens
-from sentdist.stages.context import Context
+from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
-from sentdist.stages.ranks import Ranks
 from sentdist.stages.sharded import (
     SHARDS,
     Sharded,
@@ -30,6 +28,7 @@ from sentdist.stages.sharded import (
     staged_shards,
     write_shard,
 )
+from sentdist.stages.train_setup import Ranks
 from sentdist.store.store import Artifact
 
 

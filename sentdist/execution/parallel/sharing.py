@@ -5,11 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
 
 from sentdist.execution.cluster.address import local_nodes
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
+from sentdist.plan.stages import Scores
+from sentdist.stages.context import Context
 from sentdist.stages.devices import usable_gpus
+from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
+from sentdist.text import PrintLine
 
 # Workers are up in about 20 s, in which a GPU encodes so many short sentences, at 10,000 a second. Neither was measured on GPUs.
 MANY_SENTENCES = 200_000
@@ -32,7 +40,7 @@ def shared_out(num_sentences: int | None, *, workers: int | None, gpus: Mapping[
         return
     import joblib
 
-    from sentdist.execution.cluster.own_cluster import own_cluster
+    from sentdist.execution.cluster.address import own_cluster
 
     num_cpus = max(joblib.cpu_count(), num_gpus)  # what a container or a scheduler leaves this process
     with own_cluster(cpus=num_cpus, gpus=num_gpus):
@@ -46,3 +54,36 @@ def _gpus_to_share(num_sentences: int | None) -> int:
     keep_gpu_memory_whole()  # before torch is asked anything of the GPU: this process may yet do it alone
     num_gpus = usable_gpus()
     return num_gpus if num_gpus > 1 and not local_nodes() else 0
+
+
+def embed_on_all_gpus(
+    stage: Scores, context: Context, *, devices: str, on_progress: OnProgress | None = None, tell: PrintLine = lambda line: None
+) -> Embed:
+    """What embeds sentences in this process, or, where they are many, on workers of its own on all GPUs of this machine: see `shared_out`.
+
+    Equal to `embed_here` but for roundings, where they are shared out.
+    devices: what to say of this process. tell: is given, before the first sentences are embedded, on what they are.
+    """
+    said: list[str] = []
+
+    @cache
+    def here() -> Embed:
+        return embed_here(stage, context, on_progress=on_progress)
+
+    def tell_once(line: str) -> None:
+        if not said:  # sentences of probes come behind those of the tasks, and are few
+            tell(line)
+        said.append(line)
+
+    def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
+        num_sentences = len(sentences) if context.runtime.gpus_per_worker else None
+        with shared_out(num_sentences, workers=None, gpus={}) as runtime:
+            if runtime is None:
+                tell_once(devices)
+                return here()(sentences, prompt)
+            from sentdist.execution.parallel.embed import embed_over_workers  # Ray, which one process does without
+
+            shared = replace(context, runtime=runtime)
+            return embed_over_workers(stage, shared, on_progress=on_progress, tell=tell_once)(sentences, prompt)
+
+    return embed

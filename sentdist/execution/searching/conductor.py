@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.errors import ResourceError, counted, duration, named
-from sentdist.execution.disk_estimate import search_disk_estimate
-from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
-from sentdist.execution.searching.halving import survives_rung
-from sentdist.execution.searching.lines import too_short, trial_line
-from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
+from sentdist.errors import ResourceError, StoreError, counted, duration, named
+from sentdist.execution.plan_facts import search_disk_estimate
+from sentdist.execution.searching.budgets import MOST_KEPT, Finalists, Forecasts, Hours, StoreBefore, check_budget, spent_on, steady_clock
 from sentdist.execution.searching.proposals import Candidate, MakeSuggester, Proposals
-from sentdist.execution.searching.trial import ToRun
-from sentdist.plan.stages import to_share
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.print_line import PrintLine
+from sentdist.plan.stages import Train, to_share
+from sentdist.plan.suggestions import PlannedSearch, Suggestion, suggestion_text
 from sentdist.stages.context import Context
-from sentdist.stages.rung_records import RungScore, rung_score
+from sentdist.stages.rung_records import CHECKPOINT, RungScore, rung_score
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,
@@ -32,9 +29,116 @@ from sentdist.store.searches import (
     TrialEnded,
     TrialSuggested,
     append_event,
+    keep_pruned_curve,
     latest,
     load_events,
+    read_curve,
 )
+from sentdist.store.store import ArtifactStore
+from sentdist.text import PrintLine
+
+
+def survives_rung(score: float, before: Sequence[float], keep: float) -> bool:
+    """Whether a trial that comes to a rung goes on: it is among the best `keep` of all that are there, itself included; of few, the best.
+
+    before: scores of the trials of its method that came there earlier. The rule is the one by which ASHA promotes (Li et al. 2020,
+    Algorithm 2), asked once, when a trial arrives: what is left is not taken up again. So a decision follows from what came before it, in
+    the order in which it came; Tune's own scheduler, which keeps that order in memory, could not repeat it after a restart.
+    """
+    better = sum(other > score for other in before)
+    return better < max(1, math.floor(keep * (len(before) + 1) + 1e-9))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToRun:
+    """A trial to run. shares: those of its training that it has still to come to, in order."""
+
+    number: int
+    method: str
+    suggestion: Suggestion
+    train: Train
+    shares: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Number, method and suggestion, as a person reads them."""
+        return f"{self.number} {self.method} ({suggestion_text(self.suggestion)})"
+
+
+def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
+    """How a trial stands: its rung and score, or how it ended. name: of the method. is_best: of those of its method that are finished."""
+    where = f"trial {trial.number}  {name} ({suggestion_text(trial.suggestion)})"
+    if trial.state == "failed":
+        return f"{where}: FAILED: {trial.error}"
+    if trial.dev is None:
+        return f"{where}: begins"
+    rung = trial.rungs[-1]
+    best = " (best so far)" if is_best else ""
+    share = "" if rung.share >= 1.0 else f" at {100 * rung.share:g} %"
+    ended = {"pruned": ", goes no further", "running": ", goes on"}.get(trial.state, "")
+    return f"{where}: dev {trial.dev:.2f}{share}{best}{ended}, {trial.paid_s:.0f} s"
+
+
+def too_short(trials: Sequence[SearchTrial], shares: Sequence[float]) -> str:
+    """Why a budget of hours has ended without a trial that is finished, and what one takes. shares: at which trials are scored."""
+    more = "With a larger budget the search goes on from here."
+    furthest = max((trial for trial in trials if trial.rungs), key=lambda trial: trial.rungs[-1].share, default=None)
+    if furthest is None:
+        return f"Within the budget no trial has come to {100 * shares[0]:g} % of its training. {more}"
+    share, seconds = furthest.rungs[-1].share, furthest.paid_s
+    takes = f" in {duration(seconds)}: to its end it takes up to {duration(furthest.whole_s)}" if seconds else ""
+    return f"Within the budget no trial has come to its end, one to {100 * share:g} %{takes}. {more}"
+
+
+def without_finalist(method: str, planned: PlannedSearch, record: SearchRecord) -> str:
+    """That a method has no finalist, why, and how much time would do: for the longest of its own trials, or of those of others that came
+    to their end."""
+    own = record.of_method(method)
+    if own and all(trial.state == "failed" for trial in own):
+        return f"{method}: all of its trials failed, so nothing is chosen."
+    said = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
+    budget = planned.search.budget
+    prices = [(trial.whole_s, trial.training_s) for trial in own if trial.rungs and trial.paid_s]
+    prices = prices or [(trial.paid_s, trial.paid_s) for trial in record.trials if trial.state == "finished" and trial.paid_s]
+    if budget is None or budget.hours is None or not prices:
+        return said
+    whole_s, training_s = max(prices)
+    needed = max((sum(trial.paid_s for trial in record.trials) + training_s) / MOST_KEPT, 3600 * budget.hours + training_s)
+    return (
+        f"{said} One takes about {duration(whole_s)}: with a budget of about {duration(needed)}, "
+        "finalists included, the same command goes on from here."
+    )
+
+
+def keep_curve_of(store: ArtifactStore, train: Train, shares: Sequence[float]) -> None:
+    """Keep the curve of a training that goes on no more: its highest rung has it, and is going to be removed."""
+    found = [artifact for share in sorted(shares) if share < 1.0 and (artifact := store.get(to_share(train, share))) is not None]
+    with suppress(StoreError):
+        if found:
+            keep_pruned_curve(store, train.key, read_curve(store, found[-1].record.place, within=f"{CHECKPOINT}/"))
+
+
+def drop_below(store: ArtifactStore, train: Train, share: float, shares: Sequence[float]) -> None:
+    """Remove the rungs of a training below a share."""
+    for lower in shares:
+        artifact = store.get(to_share(train, lower)) if lower < share else None
+        if artifact is not None:
+            with suppress(StoreError, OSError):
+                store.drop(artifact)
+
+
+def drop_left(store: ArtifactStore, trials: Mapping[int, SearchTrial], trains: Mapping[int, Train], shares: Sequence[float]) -> None:
+    """Remove what an earlier submission left because it was killed before it could."""
+    left = set()
+    for number, trial in trials.items():
+        is_over = trial.state in ("finished", "pruned")
+        done = 1.0 if is_over else max((rung.share for rung in trial.rungs), default=0.0)
+        left |= {to_share(trains[number], share).key for share in shares if share < done}
+    with suppress(StoreError, OSError):
+        for artifact in store.artifacts("rung") if left else ():
+            if artifact.key in left:
+                store.drop(artifact)
+
 
 ALL_TRIED = "all trials are made"
 

@@ -8,23 +8,22 @@ from dataclasses import replace
 from functools import partial
 
 from sentdist.execution.board.events import progress_event
-from sentdist.execution.searching.conductor import Conductor, Watch
+from sentdist.execution.searching.conductor import Conductor, ToRun, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
-from sentdist.execution.searching.trial import ToRun
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, to_share
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.gpu_memory import check_precisions
 from sentdist.stages.local import build_all
-from sentdist.stages.precisions import check_precisions
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
+from sentdist.text import PrintLine
 from sentdist.tracking.tracker import NullRun, NullTracker, TrackedCurve, Tracker
 
 LINE_EVERY_S = 30.0  # between two lines of one training

@@ -16,22 +16,20 @@ from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, counted
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.event_sink import Body
-from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.board.submissions import Body, Submission, stopped
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.cluster.names import HEAD
-from sentdist.execution.searching.conductor import Conductor, Watch
+from sentdist.execution.cluster.address import HEAD
+from sentdist.execution.searching.conductor import Conductor, ToRun, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
-from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import GpuWork, allocate, stages_at_once
-from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
+from sentdist.execution.trials import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.searches import SearchRecord
+from sentdist.text import PrintLine
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 NUMBER = "trial"  # the field of a trial's config that names it here

@@ -12,8 +12,8 @@ from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
-from sentdist.print_line import PrintLine
 from sentdist.store.searches import RungReached, SearchState, TrialEnded, TrialSuggested
+from sentdist.text import PrintLine
 
 MOST_REPEATS = 300  # suggestions in a row that were there before: then a method has no more
 CANDIDATES = 4  # suggestions among which `prefer_cheaper` chooses

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from sentdist.disk_errors import words_for
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, words_for
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
-from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
+from sentdist.store.record import FileChecksum, checksums_below, damage_of
 from sentdist.store.store import RUNNING, ArtifactStore
 
 if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
-    from sentdist.stages.ranks import Ranks
+    from sentdist.stages.train_setup import Ranks
 
 KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one before it is as good a start
 

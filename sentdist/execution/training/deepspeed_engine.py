@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_
 
 from sentdist.errors import RecipeError, ResourceError
+from sentdist.learning.bank_shape import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import Brake, diverged_gradient, host_copy, watched_words
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
-from sentdist.learning.gradient_pieces import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
 

@@ -5,36 +5,80 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import assert_never
 
 import torch
 import torch.distributed as dist
 
-from sentdist.execution.banks.lookup import bank_of
-from sentdist.execution.board.event_sink import EventSink
-from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.banks.reader import bank_of
+from sentdist.execution.board.diagnosis import Heartbeats
+from sentdist.execution.board.events import progress_event
+from sentdist.execution.board.submissions import EventSink, Submission
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.shards import build_over_ranks
+from sentdist.execution.prometheus import SENTENCES, add
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
-from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.reporter import ProgressReporter
-from sentdist.execution.training.resume import begin_or_resume, post_resumed, save_checkpoint
+from sentdist.execution.training.resume import CheckpointClock, begin_or_resume, post_resumed, save_checkpoint
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.freed_memory import let_freed_memory_go
-from sentdist.plan.runtime import Runtime
+from sentdist.learning.loop import StepReport
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train
-from sentdist.stages.bank_place import placed
+from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.ranks import Ranks, ranks_here
 from sentdist.stages.rungs import events_until, from_rung, publish_training
-from sentdist.stages.start_encoder import load_start_tokenizer
-from sentdist.stages.tokens import TokensBody, tokens_stage
-from sentdist.stages.train import TrainSession
+from sentdist.stages.train import MakeEngine, TrainSession
+from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
 from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import RunHandle
+from sentdist.tracking.tracker import RunHandle, TrackedCurve
+
+
+def engine_of(runtime: Runtime, device: str) -> MakeEngine:
+    """The engine that a runtime asks for, still lacking encoder and optimization."""
+    match runtime.engine:
+        case "torch":
+            return partial(TorchEngine, device=device)
+        case "deepspeed":  # it looks for a compiler as it is imported: only where it is used
+            from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+
+            return partial(DeepSpeedEngine, zero_stage=runtime.zero_stage, device=device)
+    assert_never(runtime.engine)
+
+
+class ProgressReporter:
+    """Follows every event of a session; posts every tenth of the steps and every dev score.
+
+    heartbeats: get how far the training is.
+    """
+
+    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
+        self._stage = stage
+        self._session = session
+        self._sink = sink
+        self._run = run
+        self._heartbeats = heartbeats
+        self._num_steps = session.schedule.num_steps
+        self._curve = TrackedCurve(run, session.history, num_sent=len(session.history))
+        run.watch_system()
+        heartbeats.report_step(session.progress.step, self._num_steps)
+
+    def close(self) -> None:
+        """The training is over, well or not."""
+        self._run.close()
+
+    def on_event(self, event: StepReport | DevScore) -> None:
+        """Pass one event on; never raises and never waits for anybody."""
+        self._curve.follow()
+        self._heartbeats.report_step(self._session.progress.step, self._num_steps)
+        if isinstance(event, StepReport):
+            add(SENTENCES, event.num_sentences, kind=self._stage.kind)
+        progress = progress_event(self._stage, self._session, event)
+        if progress is not None:
+            self._sink.post(progress)
 
 
 def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from sentdist.errors import EncoderError, brief
-from sentdist.families import Family, configured, family_of
-from sentdist.poolings import POOLINGS
-from sentdist.reading import read_json, reading
+from sentdist.families import POOLINGS, Family, configured, family_of, name_of
+from sentdist.files import read_json, reading
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
 # What a checkpoint on the hub says of itself: some kilobytes.
@@ -290,3 +295,135 @@ def _pooling_mode(folder: Path, found: list[dict[str, str]]) -> str | None:
 
 def _json(path: Path, *, default: object) -> object:
     return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
+
+
+MODEL_TYPE = "nomic_bert"
+# Nomic's word -> transformers'. Positions are not here: without scaling the table of 2,048 is what both can compute.
+SAME_AS = {
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "embd_pdrop": "hidden_dropout_prob",
+    "resid_pdrop": "hidden_dropout_prob",
+    "attn_pdrop": "attention_probs_dropout_prob",
+}
+# Nomic's word -> what transformers' class computes whatever is written there.
+FIXED: dict[str, object] = {
+    "activation_function": "swiglu",
+    "prenorm": False,
+    "parallel_block": False,
+    "causal": False,
+    "use_rms_norm": False,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+}
+
+
+def other_word(config: Mapping[str, object]) -> str | None:
+    """The first word of a config.json that says something else than what is computed in any case; None where there is none."""
+    return next((name for name, value in FIXED.items() if config.get(name, value) != value), None)
+
+
+def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
+    """EncoderError where sizes in Nomic's words are others than those that will be computed; asked before any of it is changed."""
+    if config.model_type != MODEL_TYPE:
+        return
+    computed = {name: getattr(config, other) for name, other in SAME_AS.items()}
+    computed["rotary_emb_base"] = config.rope_parameters["rope_theta"]
+    for name, value in computed.items():
+        found = getattr(config, name, value)
+        if found != value:
+            raise EncoderError(
+                where=f"encoder {folder}/config.json: {name}",
+                found=f"{found!r}, which transformers reads under another name and computes as {value!r}",
+                expected="the architecture of nomic-embed-text-v1",
+                remedy="Take that one or v1.5; where sizes differ, write them under transformers' names: "
+                + ", ".join(dict.fromkeys(SAME_AS.values()))
+                + ".",
+            )
+
+
+ADAPTERS = "adapter_config.json"
+_ANOTHER = "Take another checkpoint, such as a BERT's, MPNet's or ModernBERT's."
+
+
+class Refusal(NamedTuple):
+    """What is wrong with a checkpoint, and what to do."""
+
+    found: str
+    remedy: str = _ANOTHER
+
+
+def check_can_embed(folder: Path, *, where: str) -> None:
+    """EncoderError for a checkpoint whose files say that its embeddings would be wrong here."""
+    refusal = why_refused(json_object(folder / "config.json")) or _of_adapters(folder)
+    if refusal is not None:
+        raise EncoderError(
+            where=where, found=refusal.found, expected="an encoder whose embedding of a sentence is its own alone", remedy=refusal.remedy
+        )
+
+
+def why_refused(config: Mapping[str, object]) -> Refusal | None:
+    """What is wrong with an encoder of this config.json; None where nothing is. What a file leaves out is the family's default."""
+    family = name_of(config)
+    if reason := family_of(config).refused:
+        return Refusal(f"a {family}: {reason}")
+    if family == "mobilebert" and config.get("trigram_input", True):
+        return Refusal("a mobilebert with trigram_input, whose last token reads what pads a sentence")
+    if family == "big_bird" and config.get("attention_type", "block_sparse") != "original_full":
+        return Refusal(
+            "a big_bird with attention in blocks, which depend on the longest sentence of a batch",
+            'Write "attention_type": "original_full" into a copy of its config.json; it has the same weights.',
+        )
+    if family == "xmod" and config.get("default_language") is None:
+        return Refusal(
+            "an xmod without default_language, which has an adapter for each language and cannot know which",
+            f'Write "default_language": "en_XX", or another of {brief(config.get("languages", []))}, into a copy of its config.json.',
+        )
+    if family == "opt" and config.get("word_embed_proj_dim", config.get("hidden_size")) != config.get("hidden_size"):
+        return Refusal(f"an opt whose vectors have word_embed_proj_dim={config['word_embed_proj_dim']}, not the width of its layers")
+    return _of_positions(family, config) or _of_own_code(family, config)
+
+
+def _of_positions(family: str, config: Mapping[str, object]) -> Refusal | None:
+    kind = config.get("position_embedding_type")
+    if kind in (None, "absolute") or not family_of(config).has_one_kind_of_positions:
+        return None
+    return Refusal(
+        f"a {family} with position_embedding_type={brief(kind)}, which transformers computes as if it were absolute",
+        "Take a checkpoint that transformers has as a family of its own, such as jinaai/jina-embeddings-v3-hf for jina-embeddings-v3.",
+    )
+
+
+def _of_own_code(family: str, config: Mapping[str, object]) -> Refusal | None:
+    if family == "new":
+        return Refusal(
+            'the model_type "new", whose code came with the checkpoint and never runs here',
+            "Take the same weights as transformers has them, with the model_type gte, such as alibaba-nlp-community/gte-multilingual-base.",
+        )
+    if family == MODEL_TYPE and (name := other_word(config)) is not None:
+        return Refusal(
+            f"a {family} with {name}={brief(config[name])}, which transformers computes as {FIXED[name]!r}",
+            "Take nomic-embed-text-v1 or v1.5.",
+        )
+    return None
+
+
+def _of_adapters(folder: Path) -> Refusal | None:
+    """Adapters beside the weights; in folders of their own where a family is made for them."""
+    places = [folder / ADAPTERS]
+    if json_object(folder / "config.json").get("model_type") == "jina_embeddings_v3":
+        places = [*places, *sorted(folder.glob(f"*/{ADAPTERS}"))]
+    found = next((path for path in places if os.path.lexists(path)), None)
+    if found is None:
+        return None
+    return Refusal(
+        f"adapters ({found.relative_to(folder)}), which are not read: embeddings would be the base model's",
+        "Load it with peft, merge the adapter of your task (`merge_and_unload`) and save that; for the base alone save it without.",
+    )

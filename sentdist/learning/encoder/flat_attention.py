@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface
 
-from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, tile_launches
-from sentdist.learning.encoder.batch import inverse, sent_to
-from sentdist.learning.encoder.compiled_attention import compiled_attention
+from sentdist.learning.bank_shape import TILES
 from sentdist.learning.encoder.fused_attention import (
     ByLength,
     Kernel,
@@ -26,12 +25,82 @@ from sentdist.learning.encoder.fused_attention import (
     takes_band,
 )
 from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_attention, length_groups
-from sentdist.learning.encoder.regularizers import head_scales
+from sentdist.learning.encoder.pooling import head_scales
+from sentdist.learning.encoder.private_torch import is_faster_than_torch, tile_launches
+from sentdist.learning.encoder.tokens import inverse, sent_to
 from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.band import Band, band_of
-from sentdist.learning.kernels.interface import AttentionKernel, Kernels, Launches
+from sentdist.learning.kernels.interface import (
+    AttentionKernel,
+    AttentionLayout,
+    Band,
+    DropoutMask,
+    Kernels,
+    Launches,
+    QueryKeyValue,
+    band_of,
+)
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
-from sentdist.learning.kernels.tile_sizes import TILES
+
+
+def compiled_attention(
+    kernels: Kernels,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    boundaries: Tensor,
+    scale: float,
+    p: float,
+    distances: Tensor | None = None,
+    band: Band | None = None,
+    launches: Launches = (),
+) -> Tensor:
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
+
+    boundaries: (S + 1,) int32. distances, band: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows
+    with T, not with the squares of lengths. Seeds of masks are drawn from the device's default generator, so a recomputed pass draws them
+    again.
+    """
+    num_heads, width = query.shape[1:]
+    layout = AttentionLayout(
+        boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, distances=distances, band=band, launches=launches
+    )  # fmt: skip
+    (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
+    rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
+    context: Tensor = _Attention.apply(*rows, distances, kernels, layout, dropout_mask, torch.is_grad_enabled())
+    return context.view(query.shape)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        distances: Tensor | None,
+        kernels: Kernels,
+        layout: AttentionLayout,
+        dropout_mask: DropoutMask | None,
+        save_for_backward: bool,
+    ) -> Tensor:
+        """distances: the layout's, given once more for their gradient."""
+        qkv = QueryKeyValue(query, key, value)
+        context, statistics = kernels.attention(qkv, layout, dropout_mask, save_for_backward=save_for_backward)
+        ctx.save_for_backward(query, key, value, statistics)
+        ctx.kernels, ctx.layout, ctx.dropout_mask = kernels, layout, dropout_mask
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, statistics = ctx.saved_tensors
+        out = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        grad_distances = ctx.kernels.attention_backward(
+            QueryKeyValue(query, key, value), ctx.layout, ctx.dropout_mask, grad=grad.contiguous(), statistics=statistics, out=out
+        )  # fmt: skip
+        return *out, grad_distances, None, None, None, None
+
 
 FLAT_ATTENTION = "sentdist_flat"
 

@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.gpus import AMPERE
-from sentdist.learning.encoder.attention_tiles import largest_tile
-from sentdist.learning.encoder.batch import inverse, sent_to
-from sentdist.learning.encoder.private_torch import has_attention, has_windows
-from sentdist.learning.kernels.band import Band
+from sentdist.learning.encoder.private_torch import has_attention, has_windows, largest_tile
+from sentdist.learning.encoder.tokens import inverse, sent_to
+from sentdist.learning.kernels.interface import Band
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
+from sentdist.machine import AMPERE
 
 Kernel = Literal["flash", "efficient"]
 

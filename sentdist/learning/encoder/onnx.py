@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sentdist.errors import EncoderError
+from sentdist.families import POOLINGS
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pretrained import auto_class
-from sentdist.learning.encoder.quiet import without_bars, without_reports
+from sentdist.learning.encoder.pretrained import auto_class, without_bars, without_reports
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.poolings import POOLINGS
 
 INPUTS = ("input_ids", "attention_mask")  # (S, T) int64, padded on the right with 0 in the mask
 OUTPUT = "sentence_embedding"  # (S, D) float32; the name that sentence-transformers gives it

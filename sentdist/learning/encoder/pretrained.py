@@ -20,12 +20,15 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.families import Family, family_of, has_unread_decoder, why_padded, with_decoder
+from sentdist.families import POOLINGS, Family, family_of, has_unread_decoder, why_padded, with_decoder
+from sentdist.files import read_json, reading
 from sentdist.learning.encoder.declared import (
     OF_SENTENCES,
     REMEDY,
+    check_released_words,
     dense_width,
     modules,
     of_sentences,
@@ -33,10 +36,30 @@ from sentdist.learning.encoder.declared import (
     unlike_ours,
 )
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
-from sentdist.learning.encoder.nomic import check_released_words
-from sentdist.learning.encoder.quiet import without_bars, without_reports
-from sentdist.poolings import POOLINGS
-from sentdist.reading import read_json, reading
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """No "Loading weights" and no "Writing model shards" inside; what the process had chosen stands again afterwards."""
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def without_reports() -> Iterator[None]:
+    """No table of the weights that a checkpoint holds and the model does not, where that is meant."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 _HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate")
@@ -136,11 +159,11 @@ def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForT
 def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
     """Of most families transformers takes any attention; the rest have a module here, whose import takes a while."""
     if family.own_code == "t5":
-        from sentdist.learning.encoder.t5 import make_ready
+        from sentdist.learning.encoder.flat_models import make_ready
 
         make_ready(model, is_flat=is_flat)
     if family.own_code == "mpnet" and is_flat:
-        from sentdist.learning.encoder.mpnet import lay_flat
+        from sentdist.learning.encoder.flat_models import lay_flat
 
         lay_flat(model)
 

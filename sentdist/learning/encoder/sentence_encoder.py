@@ -10,31 +10,26 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, brief, typed
-from sentdist.families import family_of, is_causal
-from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import check_has_embeddings, declared_pooling, ends_in_normalize
+from sentdist.errors import EncoderError, brief, did_you_mean, typed
+from sentdist.families import POOLINGS, family_of, is_causal
+from sentdist.learning.encoder.declared import check_can_embed, check_has_embeddings, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.fused_layer import fuse_layers
-from sentdist.learning.encoder.padded import padded_layers
-from sentdist.learning.encoder.pooling import PoolingHead, pool
+from sentdist.learning.encoder.grouped_attention import padded_layers
+from sentdist.learning.encoder.pooling import PoolingHead, pool, replace_dropout
 from sentdist.learning.encoder.pretrained import (
     check_layer_weights,
     load_model,
     load_tokenizer,
     most_tokens_of_loaded,
     saved_head,
+    without_bars,
 )
-from sentdist.learning.encoder.quiet import without_bars
-from sentdist.learning.encoder.refused import check_can_embed
-from sentdist.learning.encoder.regularizers import replace_dropout
-from sentdist.learning.encoder.tokenizing import token_ids
+from sentdist.learning.encoder.tokens import TokenBatch, collate, token_ids
 from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
-from sentdist.learning.products import recomputed_within, rows_multiple
-from sentdist.learning.word_rows import WordRows
-from sentdist.poolings import POOLINGS
-from sentdist.spelling import did_you_mean
+from sentdist.learning.gradient_buckets import WordRows
+from sentdist.learning.precision import recomputed_within, rows_multiple
 
 PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
 

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning import products
-from sentdist.learning.kernels.band import Band
+from sentdist.learning import precision
 from sentdist.learning.kernels.cpp_library import load_library
-from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, DropoutMask, QueryKeyValue, Triple
+from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, Band, DropoutMask, QueryKeyValue, Triple
 
 LANES = 16  # widths are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
@@ -159,11 +158,11 @@ def add_to(sums: Tensor, values: Tensor) -> Tensor:
 
 
 def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return add_to(sums, products.product(left, right))
+    return add_to(sums, precision.product(left, right))
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
-    return products.product(grad.t(), inputs).float()
+    return precision.product(grad.t(), inputs).float()
 
 
 def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None) -> tuple[object, ...]:

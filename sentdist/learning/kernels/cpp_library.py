@@ -10,15 +10,15 @@ import platform
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from sentdist.cache import cache_folder
-from sentdist.durable import whole_file
 from sentdist.errors import brief, first_line
+from sentdist.files import cache_folder, whole_file
 
 SOURCES = ("rows.cpp", "attention.cpp")
 HEADERS = ("lanes.h", "heads.h")
@@ -170,3 +170,14 @@ def _make_openmp_visible() -> None:
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _PARALLEL_LOOP):
             return
     raise NoKernelsError("this build of torch has no OpenMP whose threads they could share")
+
+
+_TRITON_KERNELS = "sentdist.learning.kernels.triton_kernels"
+
+
+def used_kernels() -> str | None:
+    """The library in C++ by what changes with sources, compiler and processor, where it is loaded; behind it the kernels in Triton that
+    have run. None where there are none."""
+    in_triton = sys.modules.get(_TRITON_KERNELS)
+    names = [loaded_name(), in_triton.used_names() if in_triton is not None else None]
+    return "; ".join(name for name in names if name) or None

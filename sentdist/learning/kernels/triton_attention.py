@@ -15,8 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue, Triple
-from sentdist.learning.kernels.triton_dropout import dropout_arguments, dropout_factors
-from sentdist.learning.kernels.triton_launch import device_guard, float32_precision
+from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, dropout_factors, float32_precision
 
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 

@@ -15,18 +15,17 @@ from torch import Tensor, nn
 
 from sentdist.errors import first_line
 from sentdist.learning.kernels import triton_attention, triton_rows
-from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import (
     AddNormGrads,
     AddNormOutput,
     AttentionKernel,
     AttentionLayout,
+    Band,
     DropoutMask,
     QueryKeyValue,
     Triple,
 )
-from sentdist.learning.kernels.triton_dropout import dropout_arguments
-from sentdist.learning.kernels.triton_launch import device_guard, float32_precision
+from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, float32_precision
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 4096  # of rows that one program holds

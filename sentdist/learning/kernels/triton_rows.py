@@ -6,12 +6,39 @@ Sums over rows are taken in parts, a program each, which the caller adds up: in 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from sentdist.learning.kernels.triton_dropout import row_dropout_factors
+from sentdist.learning.kernels.interface import DropoutMask
+
+
+def dropout_arguments(dropout_mask: DropoutMask | None, unused: Tensor) -> tuple[Tensor, float, int]:
+    """What a kernel needs of a mask: its seed, the factor of what is kept, and below which number of 24 bits a value is dropped."""
+    if dropout_mask is None:
+        return unused, 1.0, 0
+    assert isinstance(dropout_mask.seed, Tensor)
+    return dropout_mask.seed, 1.0 / (1.0 - dropout_mask.p), round(dropout_mask.p * 2**24)
+
+
+@triton.jit
+def dropout_factors(bits, kept_factor, threshold):  # type: ignore[no-untyped-def]
+    """0 where a value is dropped, else 1 / (1 - p)."""
+    return tl.where((bits.to(tl.uint32, bitcast=True) >> 8).to(tl.int32) >= threshold, kept_factor, 0.0)
+
+
+@triton.jit
+def row_dropout_factors(seed, row, kept_factor, threshold, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """(BLOCK,) factors of the values of a row, counted by row and column, four numbers a draw."""
+    draw = tl.arange(0, BLOCK // 4)
+    first, second, third, fourth = tl.philox(tl.load(seed), draw, draw * 0 + row, draw * 0, draw * 0)
+    bits = tl.reshape(tl.join(tl.join(first, second), tl.join(third, fourth)), (BLOCK,))
+    return dropout_factors(bits, kept_factor, threshold)
+
 
 # Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
 jit: Any = triton.jit(
@@ -122,3 +149,14 @@ def gelu_backward(  # type: ignore[no-untyped-def]
         tl.store(grad_T + place, value.to(grad_T.dtype.element_ty), mask=inside)
         grad_bias += value
     tl.store(parts + tl.program_id(0) * width + column, tl.sum(grad_bias, axis=0), mask=column < width)
+
+
+def device_guard(tensor: Tensor) -> AbstractContextManager[object]:
+    """Triton starts kernels on the current GPU: makes that of a tensor the current one."""
+    is_current = not tensor.is_cuda or tensor.device.index == torch.cuda.current_device()
+    return nullcontext() if is_current else torch.cuda.device(tensor.device)
+
+
+def float32_precision() -> str:
+    """How Triton multiplies float32: in TensorFloat-32, or in three such products, which keep the digits of float32."""
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -8,14 +8,112 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.objective import Objective, OwnRate, check_finite
-from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.gather import by_share
+from sentdist.learning.gradient_buckets import average_gradients
+from sentdist.learning.objective import Objective, OwnRate, check_finite, cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import TargetReader, WordShares, as_tensors
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
+
+WIDEST = 640
+LEAK = 0.2  # slope of LeakyReLU below 0: TensorFlow's default, with which John et al. trained
+
+
+class Adversary(nn.Module):
+    """One hidden layer from a channel to logits (S, V): linear, LeakyReLU, dropout, linear. Its width is the channel's, at most 640."""
+
+    def __init__(self, width: int, num_classes: int, *, dropout: float = 0.2) -> None:
+        super().__init__()
+        hidden = min(width, WIDEST)
+        self.layers = nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(LEAK), nn.Dropout(dropout), nn.Linear(hidden, num_classes))
+
+    def forward(self, channel_SD: Tensor) -> Tensor:
+        logits_SV: Tensor = self.layers(channel_SD)
+        return logits_SV
+
+
+class Adversaries:
+    """D_P, which reads the words' channel and guesses tags, and D_B, which reads the tags' channel and guesses words;
+    with an Adam of their own.
+
+    One step for each step of the encoder, on the same batch (John et al. 2019, ACL P19-1041; Adam at 1e-3 as the rest of their model).
+    They are not the engine's: no part of the encoder's optimizer, clipping or ZeRO.
+    All ranks must bring the same random state when they are made, and call `step` together;
+    gradients are averaged, so parameters stay equal on all ranks.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: Channels,
+        targets: TargetReader,
+        learning_rate: float = 1e-3,
+        dropout: float = 0.2,
+    ) -> None:
+        self.channels, self._targets = channels, targets
+        self.of_tags = Adversary(channels.bow, targets.num_tags, dropout=dropout).eval()
+        self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).eval()
+        self._optimizer = torch.optim.Adam(self.parameters(), lr=learning_rate)
+        self.num_steps = 0
+
+    def to(self, device: torch.device | str) -> None:
+        """Move to a device; before the first step."""
+        self.of_tags.to(device)
+        self.of_words.to(device)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of both adversaries, in a fixed order."""
+        return [*self.of_tags.parameters(), *self.of_words.parameters()]
+
+    def frozen(self, pos_SD: Tensor, bow_SD: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of tags and of words as the adversaries stand, dropout off: a gradient reaches the channels, never the adversaries."""
+        return _frozen(self.of_tags, bow_SD), _frozen(self.of_words, pos_SD)
+
+    def loss(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """L_adv = CE(t_P, D_P(h_B)) + CE(t_B, D_B(h_P)) of the detached (C·B, D) of this rank, in nats; its gradient reaches both."""
+        pos_SD, bow_SD = self.channels.split(embeddings)
+        tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
+        return cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
+
+    def step(self, embeddings: Tensor, batch: Batch) -> None:
+        """One step of Adam on L_adv, mean over the embeddings of all ranks, from the detached (C·B, D) of this one; collective."""
+        self._train(True)
+        loss = self.loss(embeddings, batch)
+        by_share(loss, batch.num_rows, of=batch.num_rows_of_all).backward()
+        average_gradients(self.parameters())
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._train(False)
+        self.num_steps += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Parameters, optimizer and number of steps: the same on all ranks."""
+        return {
+            "of_tags": self.of_tags.state_dict(),
+            "of_words": self.of_words.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "num_steps": self.num_steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.of_tags.load_state_dict(state["of_tags"])
+        self.of_words.load_state_dict(state["of_words"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.num_steps = state["num_steps"]
+
+    def _train(self, mode: bool) -> None:
+        self.of_tags.train(mode)
+        self.of_words.train(mode)
+
+
+def _frozen(adversary: Adversary, channel_SD: Tensor) -> Tensor:
+    constants = {name: parameter.detach() for name, parameter in adversary.named_parameters()}
+    logits_SV: Tensor = functional_call(adversary, constants, (channel_SD,))
+    return logits_SV
 
 
 class Classifier(nn.Module):

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, sent_to
 from sentdist.learning.gather import gather_rows, largest_share
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.heads import load_heads
-from sentdist.learning.objective import Objective, OwnRate, split_columns
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.objective import Objective, OwnRate, load_heads, split_columns
 
 VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.anchor_blocks import mean_over_blocks
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 

@@ -45,7 +45,7 @@ class GradedCorpus(CorpusStage):
     kind: ClassVar[str] = "graded"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "pairs with a label each"
-    reader: ClassVar[str] = "sentdist.stages.corpora.graded:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:graded_rows"
 
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels

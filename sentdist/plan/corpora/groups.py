@@ -47,7 +47,7 @@ class GroupedCorpus(CorpusStage):
     kind: ClassVar[str] = "groups"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "an anchor with several positives and negatives"
-    reader: ClassVar[str] = "sentdist.stages.corpora.groups:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:groups_rows"
 
     parts: Annotated[tuple[GroupPart, ...], Field(min_length=1)]
     num_positives: Count = 5

@@ -10,8 +10,8 @@ from sentdist.errors import RecipeError, brief
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Resolver
+from sentdist.plan.specs import OwnFileSection
 from sentdist.plan.stage import Json
 
 

@@ -51,7 +51,7 @@ class RelationalCorpus(CorpusStage):
     kind: ClassVar[str] = "relations"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "pairs of several relations, with hard negatives"
-    reader: ClassVar[str] = "sentdist.stages.corpora.relations:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:relations_rows"
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
     cap_rule: CapRule = "first"

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.plan.objectives import terms_of, value_of
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "poster on auxiliary tasks"
 _RECIPE = "rayjobs/recipes/papers/auxiliary_table1.yaml"

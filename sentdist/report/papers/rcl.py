@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import FurtherTable, PaperTables, fold_means
-from sentdist.report.printed import FAQ_COLUMNS, STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.score_rows import TableRows
-from sentdist.report.side_by_side import SideBySide, side_by_side
+from sentdist.report.printed import (
+    FAQ_COLUMNS,
+    STS_COLUMNS,
+    FurtherTable,
+    PaperRow,
+    PaperTable,
+    PaperTables,
+    SideBySide,
+    fold_means,
+    side_by_side,
+)
+from sentdist.report.score_rows import CellFacts, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord

@@ -10,13 +10,20 @@ from sentdist.objectives.rse import RSE
 from sentdist.plan.corpora.relations import RelationalCorpus
 from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import useb
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import FurtherTable, PaperTables, with_distinct_rows
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
-from sentdist.report.relations import LINK_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.side_by_side import SideBySide
+from sentdist.report import sweep_rows
+from sentdist.report.method_figures import LINK_COLUMNS
+from sentdist.report.printed import (
+    SIMCSE_SUPERVISED,
+    STS_COLUMNS,
+    TRANSFER_COLUMNS,
+    FurtherTable,
+    PaperRow,
+    PaperTable,
+    PaperTables,
+    SideBySide,
+    with_distinct_rows,
+)
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -132,7 +139,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="5",
         base=SIMCSE_SUPERVISED.label,
-        ours=useb.TITLE,
+        ours=sweep_rows.TITLE,
         recipes={label: f"{_PAPERS}/rse_table5.yaml" for label in (SIMCSE_SUPERVISED.label, *_ENCODERS.values())},
         caption="Unsupervised sentence embedding benchmark",
         columns=("AskUbuntu", "CQADupStack", "TURL", "PIT", "TwitterPara Avg", "Cite", "CC", "CR", "CV", "SciDocs Avg", "Avg"),

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _SUPERVISED, _UNSUPERVISED = SIMCSE_SUPERVISED.label, "SimCSE, unsupervised"
 _RECIPE = "rayjobs/recipes/simcse.yaml"

@@ -9,10 +9,9 @@ from sentdist.objectives.regression import Regression
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Train
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
+from sentdist.report.method_figures import TITLES, LossShape, ThresholdCell
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "STS regression paper"
 _SMOOTH_K2 = PaperRow(label="BERT Smooth K2 Loss", scores=(72.39, 78.33, 75.28, 80.26, 74.52, 78.78, 72.65, 76.03))

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import PRINTED_FRACTIONS, GroupedCorpus
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "SupMPN paper"
 _SIMCSE, _SUPMPN = SIMCSE_SUPERVISED.label, "SupMPN"

@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import counted, duration
 from sentdist.plan.wording import value_text
-from sentdist.report.block import Block
 from sentdist.report.comparisons import distance
 from sentdist.report.page_head import scored as score_of
 from sentdist.report.page_head import standing, verdicts
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
-from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
-from sentdist.report.search.parallel import parallel_drawing
+from sentdist.report.search.parallel import NO_OPTUNA, importance_drawing, importance_sentences, method_importances, parallel_drawing
 from sentdist.report.style import Drawing, SystemStyles, styles_of
 from sentdist.report.tables import ResultTable
+from sentdist.report.templating import Block
 from sentdist.store.searches import SearchTrial
-from sentdist.table_text import csv_text
+from sentdist.text import csv_text
 
 MOST_FAILED = 20
 CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")

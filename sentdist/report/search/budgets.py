@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
+from sentdist.evaluation.search_statistics import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
 from sentdist.report.style import INK, MUTED, Drawing, SystemStyle, SystemStyles, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial

@@ -10,8 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sentdist.evaluation.best_of import Floats
-from sentdist.evaluation.optimism import Optimism, optimism
+from sentdist.evaluation.search_statistics import Floats, Optimism, optimism
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Axis, Search
 from sentdist.plan.stage import Json

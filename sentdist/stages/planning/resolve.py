@@ -2,44 +2,121 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import IO
 
-from sentdist.data.nltk_folder import nltk_folder
-from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
+from sentdist.data.augmentation import nltk_folder
+from sentdist.data.own.files import READABLE, is_own_name, no_such_file
 from sentdist.data.retrieval import GENERATED
 from sentdist.data.sources import retrieval_files
+from sentdist.data.sources.hub import inspect_source
 from sentdist.data.sources.mirror import copy_into_mirror
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
-from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
+from sentdist.files import other_kind, read_json_object, reading
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
+    OF_SENTENCES,
+    check_can_embed,
     check_has_embeddings,
     declared_pooling,
     dense_width,
     lacks_mask_token,
+    modules,
     most_tokens,
     num_tokens,
     prompts_left_out,
 )
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
-from sentdist.learning.encoder.refused import check_can_embed
-from sentdist.plan.corpus_sizes import tokens_in
-from sentdist.plan.own_file import OwnFileSection
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.plan.resolver import OwnPin, Pin
-from sentdist.plan.specs import EncoderSpec, OwnRows
-from sentdist.reading import read_json_object
-from sentdist.spelling import near
-from sentdist.stages.planning.encoder_digest import SAVE, digest_of_encoder
-from sentdist.table_files import other_kind
+from sentdist.plan.specs import EncoderSpec, OwnFileSection, OwnRows
+from sentdist.plan.stages import tokens_in
+
+SAVE = "Give a folder written by save_pretrained."
+LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
+WEIGHTS = (".safetensors", ".bin")
+# Of tokenizers, beside *.model of sentencepiece; and what sentence-transformers reads behind the transformer.
+FURTHER = (
+    "added_tokens.json", "bpe.codes", "merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json",
+    "vocab.txt", "modules.json", *OF_SENTENCES,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDigest:
+    """Each "sha256:" and 16 hex digits. model: of configuration and weights. further: of the tokenizer, the longest sentence, and the
+    modules behind the transformer with their weights. whole: of both."""
+
+    model: str
+    further: str
+
+    @property
+    def whole(self) -> str:
+        return _shown(hashlib.sha256(f"{self.model} {self.further}".encode()))
+
+
+def digest_of_encoder(folder: Path, where: str) -> EncoderDigest:
+    """What pins an encoder given by path: all files that its embeddings depend on. EncoderError where there are no weights."""
+    weights = [path for path in sorted(folder.iterdir()) if path.suffix in WEIGHTS] if folder.is_dir() else []
+    if not weights or not os.path.lexists(folder / "config.json"):
+        found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
+        raise EncoderError(
+            where=f"{where}: {folder}",
+            found=found,
+            expected="a saved Hugging Face encoder",
+            remedy=SAVE,
+        )
+    model = _digest([folder / "config.json", *weights], folder, where)
+    return EncoderDigest(model=model, further=_digest(_further_files(folder), folder, where))
+
+
+def _further_files(folder: Path) -> list[Path]:
+    beside = [path for path in folder.iterdir() if path.name in FURTHER or path.suffix == ".model"]
+    own = {folder / module["path"] for module in modules(folder)} - {folder}
+    behind = [path for place in own if place.is_dir() for path in place.iterdir() if path.name == "config.json" or path.suffix in WEIGHTS]
+    return sorted([*beside, *behind])
+
+
+def _digest(paths: Sequence[Path], folder: Path, where: str) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        expected = "weights that are whole" if path.suffix in WEIGHTS else "the configuration of an encoder, or a file of its tokenizer"
+        with reading(path, expected=expected, remedy=SAVE, kind=EncoderError, where=where), path.open("rb") as file:
+            if path.suffix == ".safetensors":
+                _check_length(file, path.stat().st_size)
+            digest.update(f"{path.relative_to(folder)}:{path.stat().st_size}:".encode())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return _shown(digest)
+
+
+def _shown(digest: hashlib._Hash) -> str:
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _check_length(file: IO[bytes], size: int) -> None:
+    """ValueError for a safetensors file that is cut off or has no header; leaves the file at its beginning.
+
+    Its first 8 bytes are the length of a header in JSON, which says where each tensor ends behind it.
+    So a mistake is found before a worker is asked for.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(size - 8, LONGEST_HEADER):
+        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
+    tensors = {name: tensor for name, tensor in json.loads(file.read(length)).items() if name != "__metadata__"}
+    needed = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+    if size != needed:
+        raise ValueError(f"{size:,} bytes, where its header says {needed:,}")
+    file.seek(0)
+
 
 COMMIT = re.compile("[0-9a-f]{40}")
 

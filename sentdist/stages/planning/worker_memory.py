@@ -5,17 +5,107 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import erf, exp, log, sqrt
 
 from sentdist.families import configured, family_of, is_gated
-from sentdist.learning.bank_shape import BankShape, bytes_together
-from sentdist.learning.kernels.tile_sizes import longest_tile
-from sentdist.plan.runtime import Runtime
+from sentdist.learning.bank_shape import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE, MOST_ROWS, BankShape, bytes_together, longest_tile
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.planning.attention_memory import WeightedLayers
-from sentdist.stages.planning.engine_memory import NUMBER, group_bytes, state_bytes, step_bytes
 from sentdist.stages.planning.resolve import embedding_width, encoder_configuration
+
+# Texts of a corpus are taken to have lengths of a log-normal distribution: with 0.6 the mean of their squares is right within a factor
+# of 1.35 for all columns of texts that were counted (NLI, STS, questions, Wikipedia, abstracts, answers of FAQs), cut at 512 tokens.
+SPREAD = 0.6
+# Bytes of a weight, counted in grouped_attention.py: what the backward pass needs, once and once more as dropout's factors; and what it
+# makes of one layer after the other.
+# Peaks of three steps on a CPU without kernels, MiniLM's shape, 32 texts of 200 tokens (24 of MPNet, 24 in bf16), GiB measured, estimated:
+# BERT 3.72, 3.79; T5 4.29, 4.16; MPNet 2.92, 3.21; BERT in bf16 2.50, 3.74.
+KEPT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}
+DIFFERENTIATED_BYTES = {"fp32": 12, "tf32": 12, "bf16": 16}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightedLayers:
+    """The layers of an encoder whose weights of attention are held. num_kept: those whose weights the backward pass finds again, and those
+    of their dropout; 0 of a frozen encoder."""
+
+    num_heads: int
+    num_kept: int
+    has_dropout: bool
+    precision: str
+
+    def sentence_bytes(self, tokens: float, *, longest: int, shortest: int = 0) -> float:
+        """Of one sentence on average. tokens: of a sentence, before it is cut at `longest`. shortest: shorter ones have a kernel that holds
+        no weights."""
+        kept = KEPT_BYTES[self.precision] * (2 if self.has_dropout else 1) * self.num_kept
+        of_a_weight = kept + DIFFERENTIATED_BYTES[self.precision]
+        return of_a_weight * self.num_heads * mean_square(tokens, longest=longest, shortest=shortest)
+
+
+def mean_square(tokens: float, *, longest: int, shortest: int = 0) -> float:
+    """The mean of squared lengths, those up to `shortest` taken for 0 and those above `longest` for that: by the
+    partial moments of a log-normal distribution. tokens: the mean of lengths."""
+    if shortest >= longest:
+        return 0.0
+    center = log(tokens) - SPREAD**2 / 2
+
+    def share_above(length: float, power: int) -> float:
+        """Of the distribution's moment of that power."""
+        return 1.0 if length == 0 else (1 + erf((center - log(length) + power * SPREAD**2) / SPREAD / sqrt(2))) / 2
+
+    between = exp(2 * center + 2 * SPREAD**2) * (share_above(shortest, 2) - share_above(longest, 2))
+    return between + longest**2 * share_above(longest, 0)
+
+
+NUMBER = 4  # bytes of float32, in which weights, gradients and the optimizer's moments are kept in every precision
+# NCCL's own, which torch does not see: 16 channels to three neighbours, each way 4 MiB (NCCL_BUFFSIZE) and half as much for its quick
+# protocols, come to 0.6 GiB. By its defaults; not measured here.
+NCCL_BYTES = 0.6 * 2**30
+
+
+def state_bytes(num_parameters: float, runtime: Runtime, *, largest: float) -> float:
+    """What lies there while activations do: weights, gradients, AdamW's two moments; with ZeRO the worker's part of the weights once more,
+    and the pieces in which gradients, and with ZeRO 3 weights, travel. A bound of what was counted, up to a quarter above it.
+
+    largest: parameters of the largest matrix.
+    """
+    whole, part = NUMBER * num_parameters, NUMBER * num_parameters / runtime.fewest_workers
+    bucket, in_layers = (NUMBER * min(num_parameters, numbers) for numbers in (BUCKET_NUMBERS, MOST_LIVE + largest))
+    piece = NUMBER * min(num_parameters, BUCKET_NUMBERS + (largest if largest > BUCKET_NUMBERS else 0.0))
+    from_others = piece * (1 - 1 / runtime.fewest_workers)
+    match runtime.zero_stage:
+        case 0:
+            return 4 * whole
+        case 1:
+            return 2 * whole + 4 * part + 2 * from_others + bucket / runtime.fewest_workers
+        case 2:
+            return whole + 5 * part + 3.5 * from_others
+        case _:
+            return max(5 * part + 2 * in_layers + 2 * bucket, 6 * part + bucket)
+
+
+def best_zero_stage(num_parameters: float, runtime: Runtime, *, largest: float) -> int:
+    """The ZeRO stage at which a worker keeps least, on as many workers."""
+    return min(range(4), key=lambda stage: state_bytes(num_parameters, runtime.model_copy(update={"zero_stage": stage}), largest=largest))
+
+
+def step_bytes(num_parameters: float, runtime: Runtime, *, largest: float) -> float:
+    """What comes on top as the activations go: at ZeRO stage 0, over several workers, the bucket that the gradients move into, or the rows
+    of word embeddings that travel.
+
+    largest: parameters of the largest matrix.
+    """
+    if runtime.zero_stage > 0 or runtime.most_workers == 1:
+        return 0.0
+    return min(NUMBER * num_parameters, max(BUCKET_BYTES, NUMBER * largest * MOST_ROWS))
+
+
+def group_bytes(runtime: Runtime) -> float:
+    """What the process group of a training takes of a GPU, of which torch knows nothing."""
+    return NCCL_BYTES if runtime.most_workers > 1 else 0.0
+
 
 # Fitted to infra/benchmarks/memory.md and speed.md (torch 2.13 on CPU, MiniLM, NLI's real lengths, peak resident memory): 64 rows of three
 # sentences 2.59 GiB, in bf16 2.38; 512 rows 6.42. On CPU bf16 takes more than fp32, because autocast keeps copies beside its inputs. Where

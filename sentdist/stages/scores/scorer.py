@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
-from sentdist.evaluation.sts import score_similarities
+from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.relational import RelationalScoring
+from sentdist.plan.specs import RelationalScoring
 
 if TYPE_CHECKING:
     from sentdist.learning.objective import Objective

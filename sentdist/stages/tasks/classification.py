@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled
-from sentdist.data.task_texts import TaskTexts
-from sentdist.errors import DataError, brief
-from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, split_classified, split_rows
-from sentdist.evaluation.lexical import Lexical
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.data.checked_rows import Labelled
+from sentdist.data.leaks import TaskTexts
+from sentdist.errors import DataError, brief, counted
+from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, score_clusters, split_classified, split_rows
+from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_dev, senteval_split
+from sentdist.evaluation.nearest import Lexical
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.scores.scorer import Scorer
-from sentdist.stages.tasks.labelled_rows import labelled_rows
-from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+from sentdist.stages.tasks.loaded_task import TaskScore, labelled_rows, no_word_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,3 +97,38 @@ def _check_parts(task: ClassificationTask, rows: Labelled) -> None:
     split_rows(gold, train=train, test=rows.rows_of(task.split), dev=dev, where=task.name)
     if dev is None:
         check_folds(gold[train], task.num_folds, nested=False, where=task.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedClustering:
+    """Labelled texts; the main score is the V-measure of their clusters."""
+
+    task: ClusteringTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.rows.texts[0]
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
+        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
+        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in self.sentences), pairs=(), given_groups=self.rows.groups)
+
+
+def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
+    """Read the texts of a task; DataError as `read_labelled` says, and for labels that no clusters can have."""
+    rows = labelled_rows(task, (task.text,), None if task.split is None else (task.split,), root)
+    num_labels, num_texts = len(set(rows.labels)), len(set(rows.texts[0]))
+    if not 2 <= num_labels < num_texts:
+        raise DataError(
+            where=task.source, found=f"{counted(num_labels, 'label')} for {counted(num_texts, 'different text')}",
+            expected="two labels or more, and more texts than labels", remedy="Name the label that groups of texts share.",
+        )  # fmt: skip
+    return LoadedClustering(task=task, rows=rows)

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.sts_pairs import Pairs
+from sentdist.data.checked_rows import Pairs
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.task_kinds import ScoredTask, TripletTask
-from sentdist.stages.own_file import own_groups, own_queries, read_own
+from sentdist.stages.context import own_groups, own_queries, read_own
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
-from sentdist.stages.tasks.sts import LoadedSts
-from sentdist.stages.tasks.triplets import LoadedTriplets
+from sentdist.stages.tasks.sts import LoadedSts, LoadedTriplets
 
 
 def load_own_rows(task: ScoredTask, own: OwnRows, folders: Mapping[str, str], root: Path | None) -> LoadedTask:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from sentdist.data.leaks import TaskTexts
 from sentdist.data.relations import HeldOutTriples, held_out_relations
-from sentdist.data.task_texts import TaskTexts
-from sentdist.evaluation.lexical import Lexical, word_scores
-from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
+from sentdist.evaluation.nearest import Lexical, word_scores
+from sentdist.evaluation.relational import LinkPrediction, rank_links, score_links
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.stages.corpora.relations import relation_sources
+from sentdist.stages.corpora import relation_sources
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 

@@ -8,10 +8,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sentdist.data.sources.hub import check_pinned
 from sentdist.data.sources.mirror import data_folder
-from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
+
+MODULES = {  # of kinds that share one
+    **dict.fromkeys(("geometry", "pairs", "triplets"), "sts"),
+    "clustering": "classification",
+    **dict.fromkeys(("forums", "reranking"), "retrieval"),
+}
 
 
 def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str] = MappingProxyType({})) -> LoadedTask:
@@ -30,6 +36,7 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str
 
 
 def loader_of(kind: str) -> Callable[[Any, Path | None], LoadedTask]:
-    """`load_KIND` of the module KIND beside this one, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
-    loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{kind}"), f"load_{kind}")
+    """`load_KIND` of the module that scores a kind, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
+    module = MODULES.get(kind, kind)
+    loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{module}"), f"load_{kind}")
     return loader

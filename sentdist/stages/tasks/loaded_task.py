@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.seeded_order import shuffled
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.checked_rows import Labelled, read_labelled
+from sentdist.data.leaks import TaskTexts
+from sentdist.data.sampler import shuffled
 from sentdist.errors import RecipeError
-from sentdist.evaluation.lexical import Lexical
+from sentdist.evaluation.nearest import Lexical
 from sentdist.plan.specs import Task
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ParaphraseTask, is_own_task
 from sentdist.stages.scores.scorer import Scorer
 
 
@@ -74,3 +77,21 @@ def no_word_score(task: str, kind: Lexical) -> RecipeError:
 def drawn_rows(num_items: int, task: Task) -> np.ndarray:
     """The places of the items that a task's limit leaves, in order: the same ones for every training."""
     return np.sort(shuffled(num_items, seed=0, stream=f"limit of {task.name}")[: task.limit])
+
+
+def labelled_rows(
+    task: ClassificationTask | ClusteringTask | ParaphraseTask, columns: Sequence[str], splits: Sequence[str] | None, root: Path | None
+) -> Labelled:
+    """Read the texts in these columns, with their labels; splits: None for all rows. DataError as `read_labelled`.
+
+    Published data sets have a few rows without a text, which count; in a person's own file such a row is a mistake.
+    """
+    return read_labelled(
+        task.source,
+        columns=columns,
+        label=task.label,
+        splits=splits,
+        may_be_empty=not is_own_task(task),
+        data_root=root,
+        hub_revision=task.revision,
+    )

@@ -10,15 +10,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.sts_pairs import Pairs, read_pairs
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.checked_rows import Labelled, Pairs, read_pairs, read_texts, truths_of
+from sentdist.data.leaks import TaskTexts
 from sentdist.errors import DataError, counted
-from sentdist.evaluation.lexical import Lexical
-from sentdist.evaluation.sts import jaccard_scores, score_similarities
+from sentdist.evaluation.geometry import Geometry, measure_geometry
+from sentdist.evaluation.nearest import Lexical
+from sentdist.evaluation.sts import jaccard_scores, score_paraphrases, score_similarities
 from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import GeometryTask, is_own_task
+from sentdist.plan.task_kinds import GeometryTask, ParaphraseTask, TripletTask, is_own_task
 from sentdist.stages.scores.scorer import RelationalScorer, Scorer
-from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows
+from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows, labelled_rows, no_word_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,3 +77,151 @@ def read_graded_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
     """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
     scale = (-math.inf, math.inf) if is_own_task(task) else (0.0, 5.0)
     return read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision, score_range=scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedGeometry:
+    """Sentences of graded pairs; there is no main score, for no measure alone says that a cloud is good."""
+
+    task: GeometryTask
+    pairs: Pairs
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.pairs.sentence1, *self.pairs.sentence2)
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        found = geometry_of(self.pairs, embeddings_SD, positive_above=self.task.positive_above)
+        measures: dict[str, float | None] = {
+            "alignment": found.alignment,
+            "uniformity": found.uniformity,
+            "mean_cosine": found.mean_cosine,
+            "effective_rank": found.effective_rank,
+        }
+        items = pa.table({"singular_value": found.singular_values})
+        return TaskScore(task=self.task.name, main=None, measures=measures, items=items, has_main=False)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts.of_pairs(self.task.name, zip(self.pairs.sentence1, self.pairs.sentence2, strict=True))
+
+
+def load_geometry(task: GeometryTask, root: Path | None) -> LoadedGeometry:
+    """Read the pairs of a task; DataError as `read_pairs` says."""
+    return LoadedGeometry(task=task, pairs=read_graded_pairs(task, root))
+
+
+def geometry_of(pairs: Pairs, embeddings_SD: np.ndarray, *, positive_above: float) -> Geometry:
+    """The geometry of the different sentences of P pairs, from the (2P, D) embeddings of their first and then their second sentences."""
+    sentences = (*pairs.sentence1, *pairs.sentence2)
+    first_row: dict[str, int] = {}
+    for row, sentence in enumerate(sentences):
+        first_row.setdefault(sentence, row)
+    place = {sentence: number for number, sentence in enumerate(first_row)}
+    positive = [
+        (place[one], place[other])
+        for one, other, score in zip(pairs.sentence1, pairs.sentence2, pairs.score, strict=True)
+        if score > positive_above
+    ]
+    return measure_geometry(embeddings_SD[list(first_row.values())], positive_rows=positive or None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedPairs:
+    """Pairs that are paraphrases or not; the main score is average precision."""
+
+    task: ParaphraseTask
+    rows: Labelled
+    labels: tuple[int, ...]
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.rows.texts[0], *self.rows.texts[1])
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; the plan refuses BM25 here."""
+        return self._task_score(jaccard_scores(*self.rows.texts))
+
+    def texts(self) -> TaskTexts:
+        first, second = self.rows.texts
+        return TaskTexts.of_pairs(self.task.name, zip(first, second, strict=True), given_groups=self.rows.groups)
+
+    def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
+        found = score_paraphrases(similarities_P, self.labels, where=self.task.name)
+        items = pa.table({"label": found.labels, "similarity": found.similarities})
+        return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
+
+
+def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
+    """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say, and for one label alone."""
+    rows = labelled_rows(task, task.columns, None if task.split is None else (task.split,), root)
+    labels = truths_of(rows, where=task.source)
+    if len(set(labels)) < 2:
+        raise DataError(
+            where=task.source, found=f"one label, {labels[0]}, in all of {counted(len(labels), 'row')} read",
+            expected="pairs of both labels, 1 and 0",
+            remedy="Add some of the other: among pairs of one label none can stand before the others.",
+        )  # fmt: skip
+    return LoadedPairs(task=task, rows=rows, labels=labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedTriplets:
+    """Anchors, their positives and their negatives; the main score is accuracy.
+
+    A triplet is right where s(anchor, positive) > s(anchor, negative), s the cosine or the score by relations, in float64. A tie is wrong,
+    as sentence-transformers' TripletEvaluator has it; random embeddings score 50. Where all are ties there is no score.
+    """
+
+    task: TripletTask
+    anchors: tuple[str, ...]
+    positives: tuple[str, ...]
+    negatives: tuple[str, ...]
+    groups: tuple[str, ...] = ()  # by the file's column of groups
+
+    def __post_init__(self) -> None:
+        if self.positives == self.negatives:
+            raise DataError(
+                where=self.task.name, found=f"a negative that is the positive in all of {counted(len(self.anchors), 'triplet')}",
+                expected="negatives that are other texts", remedy="Correct the columns.",
+            )  # fmt: skip
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return (*self.anchors, *self.positives, *self.negatives)
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        anchors_RD, *others = np.split(embeddings_SD, 3)
+        return self._task_score(*(scorer.similarities(anchors_RD, other_RD, where=self.task.name) for other_RD in others))
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        """Word overlap; the plan refuses BM25 here."""
+        return self._task_score(jaccard_scores(self.anchors, self.positives), jaccard_scores(self.anchors, self.negatives))
+
+    def texts(self) -> TaskTexts:
+        """An item a triplet, its pair the anchor with its positive."""
+        items = tuple(zip(self.anchors, self.positives, self.negatives, strict=True))
+        return TaskTexts(
+            name=self.task.name,
+            sentences=items,
+            pairs=tuple((item, anchor, positive) for item, (anchor, positive, _) in enumerate(items)),
+            given_groups=self.groups,
+        )
+
+    def _task_score(self, near_R: np.ndarray, far_R: np.ndarray) -> TaskScore:
+        right_R = (near_R > far_R).astype(np.float64)
+        accuracy = 100 * float(right_R.mean()) if (near_R != far_R).any() else None
+        return TaskScore(task=self.task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": 100 * right_R}))
+
+
+def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
+    """Read the triplets of a task; DataError as `read_texts` says."""
+    (anchors, positives, negatives), groups = read_texts(
+        task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
+    )
+    return LoadedTriplets(task=task, anchors=anchors, positives=positives, negatives=negatives, groups=groups)

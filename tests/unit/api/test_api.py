@@ -18,10 +18,10 @@ from typer.testing import CliRunner
 
 import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
-from sentdist.api.training import as_file
+from sentdist.api.recipes import as_file
 from sentdist.cli import app
 from sentdist.execution import build_recipe
-from sentdist.inference.given import given_data, given_store
+from sentdist.inference.arguments import given_data, given_store
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
@@ -29,7 +29,7 @@ from sentdist.plan.stage import Json
 from sentdist.plan.tune_recipe import search_values, training_values
 from sentdist.report import paper_page
 from sentdist.stages.planning import planned
-from sentdist.stages.planning.own_request import own_request
+from sentdist.stages.planning.planned import own_request
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
@@ -66,7 +66,7 @@ def test_the_lines_of_the_readme_run(
 def test_plan_and_report_are_called_and_imported_from() -> None:
     """Both are packages and functions, whatever is imported first."""
     script = (
-        "import sentdist.plan.unroll as unrolled, sentdist.report.brief_table as brief, sentdist\n"
+        "import sentdist.plan.unroll as unrolled, sentdist.report.tables as brief, sentdist\n"
         "from sentdist import plan, report\n"
         "from sentdist.plan.recipe import Recipe\n"
         "print(unrolled.__name__, brief.__name__, sentdist.Recipe is Recipe, plan is sentdist.plan)\n"
@@ -74,7 +74,7 @@ def test_plan_and_report_are_called_and_imported_from() -> None:
     )
     assert _loaded_by("import sentdist; dir(sentdist)") == "[]\n"
     lines = _loaded_by(script).splitlines()
-    assert "torch" not in lines[-1] and lines[:2] == ["sentdist.plan.unroll sentdist.report.brief_table True True", "True True"]
+    assert "torch" not in lines[-1] and lines[:2] == ["sentdist.plan.unroll sentdist.report.tables True True", "True True"]
 
 
 def test_the_public_surface_is_what_the_package_names() -> None:

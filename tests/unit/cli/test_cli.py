@@ -17,10 +17,11 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import sentdist
+from sentdist import machine as sigterm
 from sentdist.cli import app
-from sentdist.cli import searches as cli_searches
-from sentdist.execution import local_sweep, sigterm
-from sentdist.store.forecast import forecast
+from sentdist.cli import summary as cli_searches
+from sentdist.execution import build_recipe as local_sweep
+from sentdist.store.garbage import forecast
 from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep

@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, building, endings
+from sentdist.cli import app
+from sentdist.cli import recipes as building
+from sentdist.cli import summary as endings
 from sentdist.errors import ResourceError
 from sentdist.evaluation.significance import Difference
 from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Trial
-from sentdist.report import kept_report, sweep_ending
+from sentdist.report import kept_report
+from sentdist.report import page_head as sweep_ending
 from sentdist.report.comparisons import Comparison
 from sentdist.store import searches, sweep
-from sentdist.tracking import mlflow_tracker, rebuild
+from sentdist.tracking import mlflow_tracker
+from sentdist.tracking import search_runs as rebuild
 from tests.support.planning import RECIPES
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

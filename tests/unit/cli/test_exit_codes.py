@@ -18,12 +18,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sentdist.cli import app, building
+from sentdist import machine as sigterm
+from sentdist.cli import app
+from sentdist.cli import recipes as building
 from sentdist.errors import DataError, SentdistError, StoreError
-from sentdist.execution import sigterm
 from sentdist.plan.unroll import Plan
 from sentdist.store import sweep
-from sentdist.tracking import served_model
+from sentdist.tracking import registry as served_model
 from tests.support.planning import RECIPES
 
 DEMO = str(RECIPES / "demo.yaml")

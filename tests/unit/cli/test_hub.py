@@ -18,19 +18,19 @@ from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
+from sentdist.families import POOLINGS
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, most_tokens, named_prompts
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, has_relations, write_relations
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Train
-from sentdist.poolings import POOLINGS
 from sentdist.report import encoder_card
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.text_stages import build_overlaps
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
 from tests.support.tiny_encoders import SENTENCES, normalized_encoder

@@ -14,12 +14,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist.cli import app, own_data
+from sentdist.cli import app
+from sentdist.cli import train as own_data
 from sentdist.errors import RecipeError
+from sentdist.execution.build_recipe import ThisProcess
 from sentdist.execution.tuning import Tuning
-from sentdist.execution.workplaces import ThisProcess
 from sentdist.plan.recipe import load_recipe
-from sentdist.stages.planning.own_request import place_of, split_commit
+from sentdist.stages.planning.planned import place_of, split_commit
 from tests.support.tiny_encoders import declares_cls
 
 ROOT = Path(__file__).parents[3]

@@ -13,10 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sentdist.data import sampler
-from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.sampler import epoch_batches
-from sentdist.data.seeded_order import shuffled
+from sentdist.data.corpus import CorpusFacts, OpenedCorpus, build_corpus, first_of_each_row, number_by_appearance, same_strings
+from sentdist.data.sampler import epoch_batches, shuffled
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")

@@ -13,15 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sentdist.data.own.file_format import NOTHING, own_table
+from sentdist.data.own.columns import KNOWN_NAMES
+from sentdist.data.own.files import NOTHING, own_table
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
-from sentdist.data.own.usual_names import KNOWN_NAMES
-from sentdist.data.quotes import line_of_escaped_mark, line_of_open_quote
-from sentdist.data.sources.letters import hardly_western, utf_16_without_mark
-from sentdist.data.sources.pinned import inspect_source, read_source
-from sentdist.data.sources.separated import FileFormat, encoding_of, recognised
+from sentdist.data.own.split import DEV, TEST, TRAIN
+from sentdist.data.sources.csv_dialect import line_of_escaped_mark, line_of_open_quote
+from sentdist.data.sources.hub import inspect_source, read_source
+from sentdist.data.sources.separated import FileFormat, encoding_of, hardly_western, recognised, utf_16_without_mark
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
 

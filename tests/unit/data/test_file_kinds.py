@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.own.file_format import own_table
+from sentdist.data.own.files import own_table
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import separated
 from sentdist.data.sources.files import file_facts, read_file, read_lines, read_objects, read_text_table
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
+from sentdist.files import TABLES
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.table_files import TABLES
 
 LINES = """{"title": "a", "id": "2020-01-01", "with": ["2020-01-01", "2021-06-30 10:00:00"], "about": {"day": "2020-01-01", "views": 3}}
 {"title": "b", "id": "2020-01-02", "with": [], "about": {"day": "2020-01-02", "views": 4}}

@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentdist.data.augmentation import delete_words, replace_synonyms
+from sentdist.data.augmentation import delete_words, nltk_folder, replace_synonyms
 from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
-from sentdist.data.nltk_folder import nltk_folder
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}

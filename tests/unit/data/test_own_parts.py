@@ -12,7 +12,7 @@ import pytest
 
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
+from sentdist.data.own.split import DEV, TEST, TRAIN
 from sentdist.errors import DataError
 
 Rows = list[dict[str, object]]

@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.leaks import LeakFinder
+from sentdist.data.leaks import LeakFinder, TaskTexts
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_groups, read_queries, read_rows
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.errors import DataError
 
 THINGS = ("router", "printer", "phone", "tablet", "camera", "oven", "fridge", "lamp", "drone", "clock", "scale", "kettle")

@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.grades import grades_of, scale_of, score_in
+from sentdist.data.own.columns import KNOWN_NAMES, grades_of, scale_of, score_in
 from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
 from sentdist.data.own.rows import read_rows
-from sentdist.data.own.sides import DEV, TEST, TRAIN
-from sentdist.data.own.usual_names import KNOWN_NAMES
+from sentdist.data.own.split import DEV, TEST, TRAIN
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.errors import DataError
 

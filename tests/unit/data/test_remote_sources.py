@@ -12,8 +12,8 @@ from pyarrow import fs
 
 from sentdist.data.sources import mirror
 from sentdist.data.sources.files import known_names
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.data.sources.mirror import address_of, data_folder
-from sentdist.data.sources.pinned import inspect_source, read_source
 from sentdist.errors import DataError
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
 

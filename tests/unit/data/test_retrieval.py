@@ -12,12 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.candidates import read_candidates
-from sentdist.data.folds import By, faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
-from sentdist.data.labels import read_labelled
-from sentdist.data.retrieval import Retrieval, read_retrieval
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.checked_rows import read_candidates, read_labelled, read_pairs
+from sentdist.data.retrieval import (
+    By,
+    Retrieval,
+    faq_pairs,
+    fold_of_queries,
+    fold_of_retrieval,
+    groups_by_answer,
+    queries_for,
+    read_retrieval,
+)
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 
 FAQS: dict[str, list[Any]] = {"faq_id": ["f0", "f1", "f2"], "question": ["How?", "How?", "Why?"], "answer": ["So.", "Thus.", "Because."]}

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.generated import corpora
+from sentdist.data import generated as corpora
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources.file_facts import recall
 from sentdist.data.sources.files import GENERATED_SOURCES
-from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.errors import DataError
 
 TRIPLETS = {

@@ -9,8 +9,18 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.tagging import is_word, load_tagger, tagger_revision
-from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
+from sentdist.data.tagging import (
+    POS,
+    VALUES,
+    FileTargets,
+    TargetFacts,
+    count_sentences,
+    is_word,
+    load_tagger,
+    tagger_revision,
+    write_counts,
+    write_targets,
+)
 from sentdist.errors import DataError, RecipeError
 
 SENTENCES = ["The old man plays the old guitar .", "A dog runs !", "is the of", "Dogs and cats run , run and run .", "the guitar"]

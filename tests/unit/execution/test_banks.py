@@ -16,10 +16,17 @@ from ray.exceptions import ObjectLostError
 
 from sentdist.errors import ResourceError, StoreError
 from sentdist.execution.banks import owner, reader
-from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, HeldBank
-from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
+from sentdist.execution.banks.owner import (
+    BankOrder,
+    BankPlacement,
+    EmbeddingBanks,
+    HeldBank,
+    disk_to_spill_to,
+    placement_for,
+    smallest_object_store,
+)
 from sentdist.execution.banks.reader import open_orders, order_of
-from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.cluster.address import HEAD
 from sentdist.learning.bank_shape import BankShape
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

@@ -16,11 +16,10 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, DataError, SentdistError
 from sentdist.execution.board import actor
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import ResizableSemaphore, Submission
 from sentdist.execution.demand import stage_demand
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context

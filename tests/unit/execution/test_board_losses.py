@@ -13,19 +13,20 @@ import pytest
 from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError, WorkerCrashedError
 
 from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError, SweepStopped
-from sentdist.execution.board import actor, client, printer, stage_task
+from sentdist.execution.board import actor, client
+from sentdist.execution.board import actor as stage_task
+from sentdist.execution.board import client as printer
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.attempts import Attempts, GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.in_flight import Work
-from sentdist.execution.board.submission import Submission, most_pools, stopped
-from sentdist.execution.cluster.names import HEAD
-from sentdist.execution.cluster.ray_errors import HostTakenAwayError
+from sentdist.execution.board.submissions import Submission, Work, most_pools, stopped
+from sentdist.execution.board.watchdog import Attempts, GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.execution.cluster.address import HEAD
+from sentdist.execution.cluster.connection import HostTakenAwayError
 from sentdist.execution.demand import Demand
-from sentdist.execution.progress import SweepProgress
+from sentdist.execution.plan_facts import SweepProgress
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.support.waiting import wait_for

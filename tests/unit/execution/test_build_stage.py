@@ -14,11 +14,12 @@ import pytest
 from sentdist.errors import ArtifactLost
 from sentdist.execution import build_stage as built
 from sentdist.execution import reserved
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.parallel import shards
-from sentdist.execution.training import member, rank
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.training import rank
+from sentdist.execution.training import worker_group as member
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore

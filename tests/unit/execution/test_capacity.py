@@ -9,17 +9,26 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
-from sentdist.execution.cluster import growth, snapshot
-from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
-from sentdist.execution.cluster.nodes import Node, node_of, nodes_of, old_gpu_of
-from sentdist.execution.demand import ElasticWidth, pool_demand, stage_demand, uses_worker_group
-from sentdist.execution.device_lines import gpu_memory_note, gpus_line
-from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
+from sentdist.execution.board import actor as snapshot
+from sentdist.execution.capacity import capacity, gpu_types_note, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.execution.cluster import nodes as growth
+from sentdist.execution.cluster.nodes import (
+    UNBOUNDED,
+    ClusterNodes,
+    Node,
+    _groups,
+    groups_of_launcher,
+    groups_of_list,
+    node_of,
+    nodes_of,
+    nodes_to_come,
+    old_gpu_of,
+)
+from sentdist.execution.demand import ElasticWidth, gpu_memory_note, gpus_line, pool_demand, stage_demand, uses_worker_group
 from sentdist.execution.training.worker_group import _scaling
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 

@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import load_file
 
 from sentdist.errors import StoreError
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.training.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
 from sentdist.execution.training.rank import train_as_first_rank
 from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
 from sentdist.tracking.tracker import NullRun
 from tests.support.lost_training import HostLost, RecordingSink

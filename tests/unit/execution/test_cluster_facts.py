@@ -14,11 +14,13 @@ from ray.autoscaler._private.kuberay import node_provider
 from ray.exceptions import RayTaskError
 
 from sentdist.errors import DataError, ResourceError, one_line
-from sentdist.execution.cluster import growth, leaving, own_cluster, snapshot
-from sentdist.execution.cluster.messages import console_line
-from sentdist.execution.cluster.ray_errors import cause_of, on_node, reason
+from sentdist.execution.board import actor as snapshot
+from sentdist.execution.cluster import address as own_cluster
+from sentdist.execution.cluster import nodes as growth
+from sentdist.execution.cluster import nodes as leaving
+from sentdist.execution.cluster.connection import cause_of, console_line, on_node, reason
 from sentdist.execution.demand import Demand
-from sentdist.store.scratch import maker_of, scratch_name
+from sentdist.store.local_storage import maker_of, scratch_name
 
 ROWS = [
     {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},

@@ -14,15 +14,9 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist.cli.application import app
 from sentdist.errors import StoreError, TrainingDiverged
-from sentdist.execution.disk_estimate import (
-    CHECKPOINT_BYTES,
-    CHECKPOINTS,
-    DiskEstimate,
-    disk_estimate,
-    search_disk_estimate,
-)
-from sentdist.execution.local_sweep import build_locally
-from sentdist.execution.sigterm import end_on_sigterm
+from sentdist.execution.build_recipe import build_locally
+from sentdist.execution.plan_facts import CHECKPOINT_BYTES, CHECKPOINTS, DiskEstimate, disk_estimate, search_disk_estimate
+from sentdist.machine import end_on_sigterm
 from sentdist.plan.stages import Train
 from sentdist.stages.planning.planned import planned
 from sentdist.store.local_storage import LocalStorage
@@ -40,7 +34,7 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     """No report can be made of it: asking for one ended it with exit code 2, as if something was typed wrongly."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     brought: list[dict[str, str]] = []
-    monkeypatch.setattr("sentdist.tracking.rebuild.rebuild", lambda *_, failures: brought.append(failures))
+    monkeypatch.setattr("sentdist.tracking.search_runs.rebuild", lambda *_, failures: brought.append(failures))
     values = tiny_values(tiny_encoder_dir, baseline=None)
     methods, training = values["methods"], values["training"]
     assert isinstance(methods, dict) and isinstance(training, dict)

@@ -15,20 +15,18 @@ import torch
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
 from sentdist.errors import ArtifactLost, DataError
-from sentdist.execution.board.event_sink import EventSink, GroupMember
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import EventSink, GroupMember, Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.demand import Demand
-from sentdist.execution.training import member
+from sentdist.execution.training import worker_group as member
 from sentdist.learning import device_bank
 from sentdist.learning.device_bank import bytes_of_banks, on_device
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.train_setup import Ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 DEMAND = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)

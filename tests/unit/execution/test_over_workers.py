@@ -20,18 +20,17 @@ from ray.exceptions import ActorDiedError
 from sentdist.data.texts import open_texts
 from sentdist.errors import ResourceError
 from sentdist.execution import reserved
-from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.board.diagnosis import Heartbeat
+from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.demand import Demand, pool_demand, stage_demand
-from sentdist.execution.parallel import embed, file_encoder, nearest, pool, shards
+from sentdist.execution.parallel import embed, file_encoder, pool, shards
+from sentdist.execution.parallel import embed as nearest
 from sentdist.execution.parallel.pool import LOSSES_PER_PART, over_workers
-from sentdist.inference.encode_file import encode_file
-from sentdist.inference.nearest import CorpusSearch, Queries, Tile, TileReader
-from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.inference.nearest import CorpusSearch, Queries, SameEncoder, Tile, TileReader
+from sentdist.inference.ready_encoder import encode_file
+from sentdist.learning.encoder.tokens import UnknownWords
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context

@@ -8,7 +8,7 @@ import pytest
 
 from sentdist.errors import duration
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.progress import SILENCE_S, SweepProgress, progress_of
+from sentdist.execution.plan_facts import SILENCE_S, SweepProgress, progress_of
 from sentdist.plan.stages import Train
 from tests.support.planning import plan_of, small_recipe
 

@@ -17,23 +17,22 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 from torch import nn
 
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.training import deepspeed_engine, rank, reporter
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.training import deepspeed_engine, rank
+from sentdist.execution.training import rank as reporter
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first_rank
-from sentdist.execution.training.reporter import ProgressReporter
+from sentdist.execution.training.rank import ProgressReporter, engine_of, train_as_first_rank
+from sentdist.execution.training.resume import CheckpointClock
 from sentdist.learning import engine, gradient_buckets
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.learning.optimization import Optimization
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.tracking.tracker import NullRun
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink

@@ -16,13 +16,15 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.execution import build_stage, reserved
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.demand import Demand
 from sentdist.execution.parallel import embed, shards
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.training import member, rank
-from sentdist.plan.runtime import Runtime
-from sentdist.stages import local, train_here
+from sentdist.execution.training import rank
+from sentdist.execution.training import worker_group as member
+from sentdist.plan.sections import Runtime
+from sentdist.stages import local
+from sentdist.stages import rungs as train_here
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import NullRun

@@ -12,18 +12,15 @@ from typing import Any, cast
 import pytest
 
 from sentdist.errors import DataError, RecipeError, StoreError
-from sentdist.execution.searching import prices
-from sentdist.execution.searching.budgets import Finalists, check_budget
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.old_rungs import drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
+from sentdist.execution.searching import budgets as prices
+from sentdist.execution.searching.budgets import Finalists, Forecasts, StoreBefore, check_budget, spent_on
+from sentdist.execution.searching.conductor import Conductor, drop_left, keep_curve_of
 from sentdist.plan.stage import Json, Stage, topological
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.rung_records import RungScore, rung_score
-from sentdist.store.curves import read_pruned_curve
 from sentdist.store.record import Record
-from sentdist.store.searches import Finalist, FinalistsChosen, RungReached, SearchTrial, TrialState
+from sentdist.store.searches import Finalist, FinalistsChosen, RungReached, SearchTrial, TrialState, read_pruned_curve
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.tiny_data import write_data

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from sentdist.errors import RecipeError, StoreError
+from sentdist.execution.searching import budgets as prices
 from sentdist.execution.searching import conductor as conducting
-from sentdist.execution.searching import in_process, prices
+from sentdist.execution.searching import in_process
 from sentdist.execution.searching.conductor import Conductor
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester

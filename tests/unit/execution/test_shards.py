@@ -15,16 +15,17 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 
-from sentdist.data.targets import read_counts
+from sentdist.data.tagging import read_counts
 from sentdist.errors import DataError
-from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster.address import LocalNode
-from sentdist.execution.parallel import embed, embed_shared, sharing
+from sentdist.execution.parallel import embed, sharing
+from sentdist.execution.parallel import sharing as embed_shared
 from sentdist.execution.parallel.pool import rows_per_part
 from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
 from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here

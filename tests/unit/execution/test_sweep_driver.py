@@ -14,8 +14,7 @@ import pytest
 
 from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
 from sentdist.execution import sweep as driver
-from sentdist.execution.cluster.growth import ClusterNodes
-from sentdist.execution.cluster.nodes import Node
+from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.sweep_end import TrialOutcome
 from sentdist.plan.stages import Train

@@ -18,11 +18,11 @@ from ray.tune.schedulers import TrialScheduler
 from sentdist.errors import ResourceError, StoreError, SweepStopped
 from sentdist.execution import trials
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.cluster.address import HEAD
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
-from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, take_failure
+from sentdist.execution.trials import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore

@@ -11,8 +11,8 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.execution import tuning
+from sentdist.execution.build_recipe import ThisProcess
 from sentdist.execution.tuning import Settings, Tuning
-from sentdist.execution.workplaces import ThisProcess
 
 BUDGET = 480.0
 DEFAULT, OTHER = Settings(method="contrastive"), Settings(method="contrastive", suggestion={"training.epochs": 3})

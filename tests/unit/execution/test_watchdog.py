@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from sentdist.execution.board import heartbeats as heartbeats_module
-from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Host, LastHeartbeat, notices
+from sentdist.execution.board import diagnosis as heartbeats_module
+from sentdist.execution.board.diagnosis import ActiveStage, ClusterState, Heartbeat, Heartbeats, Host, LastHeartbeat, notices
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeat, Heartbeats
 from sentdist.execution.board.watchdog import Watchdog
 from sentdist.execution.cluster.nodes import Node
 from sentdist.execution.demand import Demand

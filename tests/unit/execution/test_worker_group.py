@@ -18,10 +18,10 @@ from torch.distributed.distributed_c10d import Backend, BackendConfig
 
 from sentdist.errors import ResourceError
 from sentdist.execution import reserved
-from sentdist.execution.board import stage_task
-from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.event_sink import EventSink, GroupMember
-from sentdist.execution.cluster.ray_errors import GONE, was_announced
+from sentdist.execution.board import actor as stage_task
+from sentdist.execution.board.submissions import EventSink, GroupMember
+from sentdist.execution.board.watchdog import GroupLostError
+from sentdist.execution.cluster.connection import GONE, was_announced
 from sentdist.execution.demand import Demand, ElasticWidth
 from sentdist.execution.training import worker_group
 

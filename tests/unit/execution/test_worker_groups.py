@@ -12,14 +12,13 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.execution.board import worker_groups
-from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.speeds import Speeds
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.board.watchdog import GroupLostError, Speeds
 from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
 from sentdist.execution.demand import Demand, stage_demand
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Scores, Train

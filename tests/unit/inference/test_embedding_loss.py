@@ -11,8 +11,7 @@ from sentdist import DataError, RecipeError
 from sentdist.inference.embedding_loss import EmbeddingLoss
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
-from sentdist.objectives.rcl import rcl
-from sentdist.objectives.regulators import regulators
+from sentdist.objectives.rcl import rcl, regulators
 from sentdist.objectives.rse import relational_info_nce
 from sentdist.objectives.supmpn import supmpn
 from sentdist.plan.objectives import OBJECTIVES

@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sentdist.errors import DataError, RecipeError, StoreError
-from sentdist.inference.averaged import average_encoders
-from sentdist.inference.given import given_embeddings, given_sentences
+from sentdist.inference.arguments import given_embeddings, given_sentences
+from sentdist.inference.export import average_encoders
 from sentdist.inference.opening import encoder_folder
-from sentdist.inference.own_files import own_files
+from sentdist.inference.planned_scores import own_files
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store

@@ -15,12 +15,12 @@ from sentence_transformers import SentenceTransformer
 import sentdist
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
-from sentdist.inference.prompts import Prompts
+from sentdist.inference.nearest import SameEncoder
+from sentdist.inference.opening import Prompts
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver

@@ -9,7 +9,7 @@ import torch
 
 from sentdist.learning.encoder.flat_attention import Segments, flat_attention
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length
-from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
+from sentdist.learning.encoder.pooling import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from tests.support.attended import BANDS, MANY, attended
 from tests.support.pretend_gpu import pretended_gpu

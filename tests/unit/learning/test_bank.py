@@ -20,12 +20,12 @@ from sentdist.errors import DataError
 from sentdist.learning import device_bank
 from sentdist.learning.bank import FileBank
 from sentdist.learning.device_bank import bank_stays, bytes_of_banks, on_device
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import local_rows
-from sentdist.plan.runtime import Runtime
-from sentdist.stages import bank_place, banks
-from sentdist.stages.bank_place import placed
-from sentdist.stages.banks import BankBody
+from sentdist.plan.sections import Runtime
+from sentdist.stages import banks
+from sentdist.stages import banks as bank_place
+from sentdist.stages.banks import BankBody, placed
 from sentdist.stages.context import Context
 from sentdist.stages.planning.worker_memory import EncoderSize
 from sentdist.store.store import ArtifactStore

@@ -11,8 +11,8 @@ import torch
 from safetensors.numpy import save_file
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.learning.relation_file import NAMES_FILE, VECTORS_FILE, Relations, has_relations, read_relations, write_relations
 from tests.support.tiny_encoders import SENTENCES, tiny_writer

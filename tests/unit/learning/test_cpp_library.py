@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.learning.kernels import cpp_library, used_kernels
+from sentdist.learning.kernels import cpp_library
+from sentdist.learning.kernels import cpp_library as used_kernels
 
 ASK = "from sentdist.learning.kernels import cpp_library; print(cpp_library.find_or_build())"
 FLAGS = cpp_library.FLAGS

@@ -16,15 +16,13 @@ from torch import nn
 from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
-from sentdist.families import FLAT_FAMILIES, READ_WITHOUT_DECODER
+from sentdist.families import FLAT_FAMILIES, POOLINGS, READ_WITHOUT_DECODER
 from sentdist.learning.encoder import encode as encode_module
-from sentdist.learning.encoder import packed_linear
-from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.card import EncoderCard
-from sentdist.learning.encoder.encode import encode, length_sorted
-from sentdist.learning.encoder.packed_linear import packed_linears
+from sentdist.learning.encoder import encode as packed_linear
+from sentdist.learning.encoder.encode import encode, length_sorted, packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.poolings import POOLINGS
+from sentdist.learning.encoder.tokens import collate
+from sentdist.learning.encoder.write_folder import EncoderCard
 from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer

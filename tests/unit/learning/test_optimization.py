@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.learner import Learner
-from sentdist.learning.optimization import Optimization, adamw, parameter_groups, schedule
+from sentdist.learning.optimization import Learner, Optimization, adamw, parameter_groups, schedule
 from tests.parity.toy import ToyEncoder
 from tests.support import make
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder

@@ -23,10 +23,9 @@ from sentdist.learning.checkpoint import (
     save_rng,
     write_progress,
 )
-from sentdist.learning.early_stopping import EarlyStopping
-from sentdist.learning.encoder.batch import Batch, collate
-from sentdist.learning.objective import Objective
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.encoder.tokens import Batch, collate
+from sentdist.learning.objective import Objective, WeightedSum
+from sentdist.learning.optimization import EarlyStopping
 
 FACTS = EngineFacts(engine="torch", zero_stage=0, world_size=2)
 

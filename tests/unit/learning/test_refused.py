@@ -12,10 +12,9 @@ import pytest
 from transformers import AutoTokenizer
 
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token
-from sentdist.learning.encoder.refused import why_refused
+from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token, why_refused
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.learning.encoder.tokens import UnknownWords
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5, tiny_encoder
 

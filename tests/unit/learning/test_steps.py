@@ -14,13 +14,13 @@ from torch import Tensor
 
 from sentdist.errors import DataError, TrainingDiverged
 from sentdist.learning import loop
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.precision import subnormals_flushed
 from sentdist.learning.prefetch import made_ahead
-from sentdist.learning.subnormals import subnormals_flushed
 from tests.parity.toy import ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.building import run_local

@@ -12,11 +12,10 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.frozen import Frozen
-from sentdist.plan.field_comments import field_comments
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
-from sentdist.plan.schema import keep_schema_of, recipe_schema
+from sentdist.plan.schema import field_comments, keep_schema_of, recipe_schema
 from sentdist.plan.stage import Json
-from sentdist.plan.strict_yaml import DEEPEST, MOST_VALUES, parsed_yaml
+from sentdist.plan.wording import DEEPEST, MOST_VALUES, parsed_yaml
 from tests.support.planning import RECIPES, small_values, with_method
 
 SMALL = """

@@ -10,7 +10,7 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
-from sentdist.plan.strict_yaml import parsed_yaml
+from sentdist.plan.wording import parsed_yaml
 from tests.support.planning import plan_of, small_values, with_method
 
 CORPORA: Json = {

@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bayes import practical
 from sentdist.evaluation.items import Scored
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.significance import Difference, practical
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE
-from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion
-from sentdist.report.verdict import verdict
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion, verdict
 
 
 def _of_one_pair(folder: Path) -> Path:

@@ -26,21 +26,32 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import cloud, figures, forest, sweep_drawings
-from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
+from sentdist.report import embedding_figures as cloud
+from sentdist.report import figures, sweep_drawings
+from sentdist.report import figures as forest
+from sentdist.report.embedding_figures import similarity_maps
+from sentdist.report.method_figures import (
+    LossShape,
+    ThresholdCell,
+    link_rows,
+    loss_shapes,
+    printed_link_rows,
+    probe_plot,
+    relation_drawings,
+    relation_matrix,
+    relations_alone,
+    threshold_surfaces,
+    weight_curves,
+)
 from sentdist.report.papers.rse import PAPER_LINKS
-from sentdist.report.probes import probe_plot
-from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.similarity import similarity_maps
+from sentdist.report.selection import Cost, cost_plot, costs, work, work_unit
 from sentdist.report.style import INK, Drawing, save
 from sentdist.report.sweep_drawings import dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
+from sentdist.report.sweep_rows import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.tables import build_table
-from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
-from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
-from sentdist.report.useb_figure import relations_alone
-from sentdist.stages.scores.cloud import sampled_pairs
+from sentdist.stages.scores.build import sampled_pairs
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord

@@ -15,17 +15,14 @@ from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.plan.unroll import Trial
-from sentdist.report import brief_table as brief_table_module
-from sentdist.report.brief_table import brief_table
+from sentdist.report import tables as brief_table_module
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import fold_means, with_distinct_rows
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.seed_results import means_over_folds
-from sentdist.report.sweep_ending import no_gain
+from sentdist.report.page_head import no_gain
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, fold_means, with_distinct_rows
+from sentdist.report.score_rows import ResultRow, TableRows, means_over_folds
 from sentdist.report.sweep_report import Report, report_sweep, result_tables
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.tables import build_table
+from sentdist.report.tables import brief_table, build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep

@@ -17,18 +17,15 @@ from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
-from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import Comparison
+from sentdist.report.citations import _of_machines, _of_tests
+from sentdist.report.comparisons import AVERAGE, Comparison
 from sentdist.report.page_head import finding, spoken_rows
 from sentdist.report.paper_page import OurRow
 from sentdist.report.papers.rcl import PAPER_TABLES
-from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.printed import PaperRow, PaperTable, side_by_side
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.side_by_side import side_by_side
 from sentdist.report.sweep_report import _geometry_rows, _stage_rows
-from sentdist.report.table_csv import comparisons_to_csv
-from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import _of_machines, _of_tests
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
 

@@ -18,35 +18,30 @@ from rayjobs.benchmarks.similarity import read_sentences
 from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.objectives.rcl import RCL
-from sentdist.objectives.regulators import Regulators
+from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Sum, Term
-from sentdist.plan.papers import PAPERS
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.relational import RelationalScoring, RelationWeight
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Regularizers, View
+from sentdist.plan.shipped import PAPERS
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Regularizers, RelationalScoring, RelationWeight, View
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
 from sentdist.plan.unroll import unroll
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.citations import CITATIONS, givers
-from sentdist.report.paper import tables_of
+from sentdist.report.citations import CITATIONS, givers, works_of_stages, works_of_sweep
 from sentdist.report.paper_page import report_paper, shown_tables
 from sentdist.report.papers import auxiliary, rcl, rse, simcse, sts_regression, supmpn
 from sentdist.report.papers.auxiliary import AuxiliaryFacts
 from sentdist.report.papers.rse import RelationalFacts, link_tables
 from sentdist.report.papers.sts_regression import RegressionFacts
 from sentdist.report.papers.supmpn import PRINTED_FRACTIONS, PremiseFacts
-from sentdist.report.printed import STS_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.printed import STS_COLUMNS, tables_of
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import works_of_stages, works_of_sweep
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord

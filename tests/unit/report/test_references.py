@@ -15,8 +15,8 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Trial
-from sentdist.report import cell_text
-from sentdist.report.references import GridBaseline, References, references
+from sentdist.report import tables as cell_text
+from sentdist.report.comparisons import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.tables import ResultTable, build_table

@@ -18,18 +18,17 @@ from sentdist.errors import StoreError
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.report import kept_report, sweep_report
-from sentdist.report.block import Block
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.kept_report import MADE_OF, keep_report
 from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.templating import render
+from sentdist.report.templating import Block, render
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
-from sentdist.tracking.notes import Link, sweep_note
-from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.pages import Link, sweep_note
+from sentdist.tracking.run_update import RunLayout
 from sentdist.tracking.sweep_summary import summary_csv, summary_rows
 from tests.support.pages import html_part, markdown_part
 from tests.support.synthetic_sweeps import fill_store

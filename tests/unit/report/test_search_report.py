@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.evaluation.optimism import Optimism
+from sentdist.evaluation.search_statistics import Optimism
 from sentdist.plan.wording import value_text
 from sentdist.report.search import budgets
 from sentdist.report.search.blocks import (

@@ -21,8 +21,7 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.chosen import challengers
-from sentdist.store.confirmation import confirmation
+from sentdist.store.chosen import challengers, confirmation
 from sentdist.store.sweep import SweepRecord, load_sweep
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 from tests.support.synthetic_sweeps import fill_store

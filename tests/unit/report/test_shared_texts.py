@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.task_texts import TaskTexts, shared_groups
-from sentdist.evaluation.joint_groups import joint_groups
+from sentdist.data.leaks import TaskTexts, shared_groups
+from sentdist.evaluation.items import joint_groups
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
 from tests.support.tasks_data import evaluated, write_table
 from tests.support.tiny_encoders import WORDS

@@ -18,15 +18,12 @@ from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import cell_text
-from sentdist.report.cell_text import mark
-from sentdist.report.columns import AVERAGE, table_columns
-from sentdist.report.comparisons import Comparison, in_words, p_text
+from sentdist.report import tables as cell_text
+from sentdist.report.comparisons import AVERAGE, Comparison, in_words, p_text, table_columns
 from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
-from sentdist.report.table_csv import comparisons_to_csv
-from sentdist.report.tables import ResultTable, build_table
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, mark
 from sentdist.store.sweep import SweepRecord
 from tests.support.pages import html_part, markdown_part
 

@@ -19,12 +19,9 @@ import pytest
 
 from sentdist.errors import ServerError
 from sentdist.services import processes, servers
-from sentdist.services.asking import get
-from sentdist.services.folders import private_folder, ray_folder
-from sentdist.services.ports import Port, free_port
-from sentdist.services.processes import RunningServer, end, launch, noted
+from sentdist.services.processes import Port, RunningServer, end, free_port, get, launch, noted
 from sentdist.services.servers import Hardware, down, up
-from sentdist.services.state import State, make_secret, own_store, state_of
+from sentdist.services.state import State, make_secret, own_store, private_folder, ray_folder, state_of
 from tests.support.listening import FREE, listening
 
 NOBODY = 65534

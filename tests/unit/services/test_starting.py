@@ -15,10 +15,9 @@ import psutil
 import pytest
 
 from sentdist.errors import ServerError
-from sentdist.services import folders, servers
-from sentdist.services.asking import Reply, ray_version
-from sentdist.services.ports import Port, answers
-from sentdist.services.processes import RunningServer, launch
+from sentdist.services import servers
+from sentdist.services import state as folders
+from sentdist.services.processes import Port, Reply, RunningServer, answers, launch, ray_version
 from sentdist.services.servers import Hardware, up
 from sentdist.services.state import state_of
 from tests.support.listening import FREE, listening

@@ -11,20 +11,20 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
-from sentdist.data.forums import read_forums
+from sentdist.data.checked_rows import read_forums
 from sentdist.data.retrieval import read_retrieval
 from sentdist.errors import DataError
-from sentdist.evaluation.forums import average_precisions
+from sentdist.evaluation.geometry import postprocess
 from sentdist.evaluation.items import items_of
-from sentdist.evaluation.lexical import word_scores
-from sentdist.evaluation.postprocess import postprocess
+from sentdist.evaluation.nearest import word_scores
+from sentdist.evaluation.retrieval import average_precisions
 from sentdist.plan.task_kinds import ForumsTask
 from sentdist.stages.context import Context
-from sentdist.stages.scores.by_relation import mean_of_parts
+from sentdist.stages.scores.build import mean_of_parts
+from sentdist.stages.scores.embed_sentences import shown_hits
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.scores.shown_hits import shown_hits
-from sentdist.stages.tasks.forums import load_forums
 from sentdist.stages.tasks.loaded_task import TaskScore
+from sentdist.stages.tasks.retrieval import load_forums
 from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import stage_of, write_forums
 from tests.support.tiny_data import write_data

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.data.sources.pinned import check_pinned, inspect_source
+from sentdist.data.sources.hub import check_pinned, inspect_source
 from sentdist.errors import ArtifactLost, DataError
 from sentdist.learning.loop import StepReport
 from sentdist.plan.corpora.rows import RowsCorpus
@@ -21,11 +21,11 @@ from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus_stage
+from sentdist.stages.corpora import build_corpus_stage
 from sentdist.stages.local import build_all
-from sentdist.stages.ranks import Ranks
 from sentdist.stages.rungs import publish_training
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.train_setup import Ranks
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.building import run_local

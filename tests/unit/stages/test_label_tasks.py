@@ -8,17 +8,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.labels import EMPTY, read_labelled
+from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.encoder import encode as embedding
 from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.clustering import load_clustering
+from sentdist.stages.tasks.classification import load_clustering
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
-from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
+from sentdist.stages.tasks.sts import LoadedPairs, LoadedTriplets, load_pairs, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")

@@ -10,12 +10,12 @@ import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.overlaps import build_overlaps
+from sentdist.stages.text_stages import build_overlaps
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

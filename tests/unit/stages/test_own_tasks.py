@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.candidates import Candidates, read_candidates
+from sentdist.data.checked_rows import Candidates, read_candidates
 from sentdist.data.retrieval import Retrieval
 from sentdist.errors import DataError, RecipeError
 from sentdist.plan.specs import Task
@@ -17,8 +17,7 @@ from sentdist.plan.task_kinds import RerankingTask
 from sentdist.plan.task_names import named_task
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.reranking import LoadedReranking
-from sentdist.stages.tasks.retrieval import LoadedRetrieval
+from sentdist.stages.tasks.retrieval import LoadedReranking, LoadedRetrieval
 from sentdist.stages.tasks.sts import load_sts
 from tests.support.tasks_data import evaluated, stage_of, write_table
 

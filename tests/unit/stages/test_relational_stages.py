@@ -22,8 +22,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks
 from sentdist.store.store import Artifact

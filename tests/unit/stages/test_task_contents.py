@@ -15,7 +15,7 @@ from sentdist.plan.unroll import Plan
 from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.stages.tasks import load
 from sentdist.stages.tasks.load import load_task
-from sentdist.store.forecast import forecast
+from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values
 

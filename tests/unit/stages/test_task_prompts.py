@@ -13,9 +13,9 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import AskedPrompts, EncoderUse
 from sentdist.plan.stages import Encoded
 from sentdist.store.store import ArtifactStore

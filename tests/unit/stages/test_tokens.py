@@ -13,18 +13,15 @@ from transformers import PreTrainedTokenizerFast
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.learning.encoder import token_table
+from sentdist.learning.encoder import tokens as token_table
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.token_table import TokenTable
-from sentdist.learning.encoder.tokenizing import token_ids, tokenizer_digest
+from sentdist.learning.encoder.tokens import TokenTable, token_ids, tokenizer_digest
 from sentdist.plan.stages import Tokens, Train
-from sentdist.stages import tokens as tokens_module
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages import train_setup as tokens_module
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.start_encoder import load_encoder
-from sentdist.stages.tokens import tokens_of, tokens_stage
-from sentdist.stages.train_here import train_here
+from sentdist.stages.rungs import train_here
+from sentdist.stages.train_setup import load_encoder, tokens_of, tokens_stage
 from sentdist.store.garbage import dependents
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from sentdist.errors import DataError, RecipeError, ResourceError, SentdistError, TrainingDiverged
 from sentdist.learning.bank import HostBank
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import StepReport, StepSeconds, train_steps
@@ -25,9 +25,7 @@ from sentdist.learning.optimization import Optimization, adamw
 from sentdist.plan.stages import Train
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import build_here
-from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.ranks import Ranks
-from sentdist.stages.start_encoder import load_start_tokenizer
+from sentdist.stages.train_setup import RankBatches, Ranks, load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.rank_threads import on_ranks

@@ -16,25 +16,27 @@ from sentdist.errors import ResourceError
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.planning.attention_memory import DIFFERENTIATED_BYTES, SPREAD, mean_square
-from sentdist.stages.planning.engine_memory import NCCL_BYTES
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     ATTENTION_BYTES,
     BERT_BASE,
     CUDA_BYTES,
+    DIFFERENTIATED_BYTES,
+    NCCL_BYTES,
     PLAIN,
+    SPREAD,
     EncoderSize,
     bank_lies_on_gpu,
     embedding_widths,
     encoder_size,
     fitting_micro_batch,
     gpu_bytes,
+    mean_square,
     planned_bank_bytes,
     worker_bytes,
 )

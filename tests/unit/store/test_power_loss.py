@@ -11,7 +11,7 @@ import pytest
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stages import Train
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.power_loss import Disk, disk_at

@@ -16,7 +16,8 @@ import pytest
 
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.store import access, slow_store
+from sentdist.store import access
+from sentdist.store import access as slow_store
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.waiting import wait_for

@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.store import verified
+from sentdist.store import copies as verified
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 

@@ -21,9 +21,8 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store import object_storage
 from sentdist.store import store as store_module
-from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
-from sentdist.store.record import Record
+from sentdist.store.record import Record, explained
 from sentdist.store.store import STAGING, Artifact, ArtifactStore
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")

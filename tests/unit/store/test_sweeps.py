@@ -10,7 +10,7 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.store.chosen import cells_by_dev, dev_chooses
-from sentdist.store.forecast import Forecast, forecast
+from sentdist.store.garbage import Forecast, forecast
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe

@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
 
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.tracking.registry import write_model
 
 SENTENCES = ["a dog runs", "music"]

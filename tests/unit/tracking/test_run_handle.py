@@ -13,13 +13,13 @@ import pytest
 from sentdist.plan.dotted import short_names
 from sentdist.store.searches import TrialSuggested
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import run_handle, search_runs
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking import mlflow_tracker as run_handle
+from sentdist.tracking import search_runs
+from sentdist.tracking.mlflow_tracker import MlflowRun, SystemSampler
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.run_values import Point
 from sentdist.tracking.search_runs import SearchRuns
-from sentdist.tracking.server_runs import PARENT
-from sentdist.tracking.shown_metrics import Point
-from sentdist.tracking.system import SystemSampler
-from sentdist.tracking.views import TAG
+from sentdist.tracking.server import PARENT
 from tests.support.synthetic_searches import made_up_search
 
 

@@ -14,17 +14,16 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.report.useb import useb_scores
+from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
-from sentdist.tracking.parameters import data_sets
-from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
-from sentdist.tracking.shown_metrics import (
+from sentdist.tracking.pages import MAX_VARIED, Link, SavedView, stage_note, sweep_note, trial_note, varied_parameters, views
+from sentdist.tracking.run_update import TAG_LETTERS, RunLayout, began_ms, closed_ms
+from sentdist.tracking.run_values import (
     averages,
     curve_metrics,
     curve_points,
+    data_sets,
     final_metrics,
     main_scores,
     metric_name,
@@ -34,7 +33,6 @@ from sentdist.tracking.shown_metrics import (
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
 from sentdist.tracking.tracker import NullRun, TrackedCurve
-from sentdist.tracking.views import MAX_VARIED, SavedView, varied_parameters, views
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
 from tests.support.planning import plan_of, small_recipe, with_method
 

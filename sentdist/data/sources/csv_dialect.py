@@ -1,0 +1,311 @@
+"""What parts the lines of a text into columns, and whether the first line names them."""
+
+from __future__ import annotations
+
+import csv
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from sentdist.errors import DataError
+from sentdist.files import suffix_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+LINES_LOOKED_AT = 200
+MOST_ALIKE = 0.8  # of the lines have as many fields
+MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
+LEAST_NUMBERS = 5  # below a word
+DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b")
+DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
+MOST_TITLES = 10  # rows that may stand above the names of the columns
+LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+
+
+def usual_separator(path: Path) -> str:
+    """What the suffix says."""
+    return "\t" if suffix_of(path) == ".tsv" else ","
+
+
+def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
+    """What parts most lines into equally many fields, two at least: first what gives known names, then what is no punctuation of sentences,
+    then what leaves each quotation mark in its place, then what the suffix says."""
+    expected = usual_separator(path)
+    found: list[tuple[bool, bool, bool, float, bool, int, str]] = []
+    for separator in SEPARATORS:
+        rows, is_sound = _parted(lines, separator)
+        count, share = _most_common(rows)
+        if count > 1 and share >= MOST_ALIKE and not (separator == "," and _are_decimal_commas(lines)):
+            is_known = _has_known_names(rows, known_names)
+            found.append((is_known, not _is_punctuation(rows), is_sound, share, separator == expected, count, separator))
+    return [separator for *_, separator in sorted(found, reverse=True)]
+
+
+def looks_like_one_column(lines: Sequence[str], separator: str, known_names: Sequence[str]) -> bool:
+    """Whether what parts the lines may be the punctuation of sentences, and no known name says that it is none."""
+    rows = fields(lines, separator)
+    return _is_punctuation(rows) and not _has_known_names(rows, known_names)
+
+
+def _are_decimal_commas(lines: Sequence[str]) -> bool:
+    """Whether each comma stands within a number, and another separator stands in every line."""
+    looked_at = [line for line in lines[:LINES_LOOKED_AT] if line.strip()]
+    others = [one for one in SEPARATORS if one != "," and all(one in line for line in looked_at)]
+    return bool(others) and all(DECIMAL_COMMA.sub("", line).count(",") == 0 for line in looked_at)
+
+
+def _is_punctuation(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether a space follows most separators, as it follows the commas and semicolons of sentences."""
+    behind = [cell.startswith(" ") for row in rows for cell in row[1:] if cell]
+    return sum(behind) > MOST_SPACED * len(behind)
+
+
+def _has_known_names(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    return sum(_plain(cell) in known_names for cell in rows[0]) > 1
+
+
+def fields(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The cells of the first 200 rows."""
+    return _parted(lines, separator)[0]
+
+
+def _parted(lines: Sequence[str], separator: str) -> tuple[list[list[str]], bool]:
+    """The cells of the first rows, and whether each quotation mark is in its place. Between tabs marks are letters, unless lines have
+    different numbers of fields then, and rows in marks, which may hold tabs and line breaks, as many."""
+    rows, is_sound = _read(lines, separator, quoting(separator))
+    if quoting(separator) == csv.QUOTE_NONE and _most_common(rows)[1] < 1.0:
+        in_marks, are_sound = _read(lines, separator, csv.QUOTE_MINIMAL)
+        if are_sound and len({len(row) for row in in_marks}) == 1 and len(in_marks[0]) > 1:
+            return in_marks, True
+    return rows, is_sound
+
+
+def _read(lines: Sequence[str], separator: str, how: Literal[0, 3]) -> tuple[list[list[str]], bool]:
+    for strict in (True, False):
+        rows: list[list[str]] = []
+        reader = csv.reader(lines, delimiter=separator, quoting=how, strict=strict)
+        try:
+            for row in reader:
+                if row:
+                    rows.append(row)
+                if len(rows) == LINES_LOOKED_AT:
+                    break
+            return rows or [[]], strict
+        except csv.Error:  # a mark out of its place, or a field of more than 128 kB, as an open mark makes; or the look ended within marks
+            if strict and rows and reader.line_num >= len(lines):
+                return rows, True
+    return rows or [[]], False
+
+
+def _most_common(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
+    """How many fields most rows have, and which share of the rows has them."""
+    count, times = Counter(map(len, rows)).most_common(1)[0]
+    return count, times / len(rows)
+
+
+def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
+    """Whether the first line names columns: two known names, a word above numbers alone, or short different words without numbers or the
+    end of a sentence. The first of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
+    columns = [cells for cells in columns if any(cells)]
+    first = [cells[0] for cells in columns]
+    if sum(cell in known_names for cell in first) > 1:
+        return True
+    others = {cell for cells in columns for cell in cells[1:]}
+    if len(set(first)) == len(first) and others.isdisjoint(first) and any(map(_is_above_numbers, columns)):
+        return True
+    named = columns[1:] if len(first) > 2 and not first[0] else columns
+    return len(set(first)) == len(first) and all(_is_name(cells, known_names) and cells[0] not in others for cells in named)
+
+
+def titles_above(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> int:
+    """How many rows stand above the one that names the columns, as spreadsheets have a title there: rows of one cell, or any where two
+    known names come only below them."""
+    if _has_known_names(rows, known_names):
+        return 0
+    count, _ = _most_common(rows)
+    for number, row in enumerate(rows[1 : MOST_TITLES + 1], 1):
+        if len(row) == count and _num_filled(row) > 1:
+            are_titles = all(_num_filled(above) < 2 for above in rows[:number])
+            if _has_known_names(rows[number:], known_names) or (are_titles and names_columns(rows[number:], known_names)):
+                return number
+    return 0
+
+
+def _num_filled(row: Sequence[str]) -> int:
+    return sum(bool(cell.strip()) for cell in row)
+
+
+def _is_above_numbers(cells: Sequence[str]) -> bool:
+    """Whether a word stands above numbers or dates, several and nothing else, as it does where it names them."""
+    below = [cell for cell in cells[1:] if cell]
+    is_word = cells[0][:1].isalpha() and len(cells[0]) > 3 and not any(letter.isdigit() for letter in cells[0].partition("(")[0])
+    return is_word and len(below) >= LEAST_NUMBERS and len(below) == len(cells) - 1 and all(map(_is_number_or_date, below))
+
+
+def _is_number_or_date(cell: str) -> bool:
+    return _is_number(cell) or DATE.match(cell) is not None
+
+
+def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column can be its name."""
+    first = cells[0]
+    is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
+    return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
+
+
+def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
+    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
+    above cells that are no questions."""
+    first = cells[0]
+    if not first.endswith("?"):
+        return first.endswith((".", "!"))
+    return first.rstrip("? ") not in known_names and (len(first.split()) > 2 or any(cell.endswith("?") for cell in cells[1:]))
+
+
+def _plain(cell: str) -> str:
+    return cell.strip().strip('"').strip().casefold()
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.replace(",", "."))
+    except ValueError:
+        return False
+    return True
+
+
+def quoting(separator: str) -> Literal[0, 3]:
+    return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
+
+
+QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
+
+
+def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
+    """Look through the lines that a table was read from, if some field of it holds several; nothing else can have lost rows.
+
+    Raises:
+        DataError: a field that begins with a quotation mark goes over several lines, and what ends it ends no field.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+        refuse_open_quote(where, lines, separator)
+
+
+def check_escapes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
+    """`refuse_escaped_marks` for the lines that a table was read from, if some field of it holds a backslash."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    if any(pc.any(pc.match_substring(column, "\\")).as_py() for column in texts):
+        refuse_escaped_marks(where, lines, separator)
+
+
+def refuse_escaped_marks(where: str, lines: Iterable[str], separator: str) -> None:
+    """Raise DataError for a quoted field with marks behind backslashes, as MySQL and Spark write them: the first would end the field, and
+    texts would keep backslashes and lose marks."""
+    if (number := line_of_escaped_mark(lines, separator)) is not None:
+        raise DataError(
+            where=f"{where}, line {number}",
+            found='quotation marks behind backslashes (\\") inside a field in marks',
+            expected='them doubled, as in "say ""hi"" now"',
+            remedy='Save the table again so: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").',
+        )
+
+
+def line_of_escaped_mark(lines: Iterable[str], separator: str) -> int | None:
+    """The number, from 1, of a line with a mark behind a backslash where a strict reader finds no end of the field; None: none."""
+    last, done = "", 0
+
+    def noted() -> Iterator[str]:
+        nonlocal last
+        for line in lines:
+            last = line
+            yield line
+
+    source = noted()
+    with long_fields():
+        while True:
+            reader = csv.reader(source, delimiter=separator, strict=True)
+            try:
+                for _ in reader:
+                    pass
+                return None
+            except csv.Error:
+                done += reader.line_num
+                if '\\"' in last:
+                    return done
+
+
+def refuse_open_quote(where: str, lines: Iterable[str], separator: str) -> None:
+    """Raise DataError where `line_of_open_quote` finds a line."""
+    if (number := line_of_open_quote(lines, separator)) is not None:
+        raise DataError(
+            where=f"{where}, line {number}",
+            found="a field that a quotation mark opens and none closes: rows up to the next mark would be part of it",
+            expected='a mark at the end of a field, too; inside a field marks are doubled, as in "say ""hi"" now"',
+            remedy="Correct the line, or save the table again from a program that quotes, such as pandas or a spreadsheet.",
+        )
+
+
+def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
+    """The number, from 1, of the line whose field swallows later ones; None if there is none.
+
+    A mark in the wrong place of one line (`"Hello" he said,…`) loses no row, and is let through.
+    """
+    source, done = iter(lines), 0
+    with long_fields():
+        while True:
+            reader = csv.reader(source, delimiter=separator, strict=True)
+            read = 0
+            try:
+                for _ in reader:
+                    read = reader.line_num
+                return None
+            except csv.Error:
+                if reader.line_num > read + 1:
+                    return done + read + 1
+                done += reader.line_num
+
+
+@contextmanager
+def long_fields(longest: int = sys.maxsize) -> Iterator[None]:
+    """Fields of so many letters may be read in this context; the module `csv` refuses more than 131,072 otherwise."""
+    before = csv.field_size_limit(longest)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
+
+
+def unquoted(table: pa.Table) -> pa.Table:
+    """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, column in enumerate(table.column_names):
+        if not pc.any(pc.match_substring_regex(table[column], QUOTED)).as_py():
+            continue
+        inner = pc.replace_substring(pc.utf8_slice_codeunits(table[column], 1, -1), '""', '"')
+        texts = pc.if_else(pc.match_substring_regex(table[column], QUOTED), inner, table[column])
+        table = table.set_column(place, pa.field(column, pa.large_string()), texts.cast(pa.large_string()))
+    return table
+
+
+def unquoted_cell(cell: str) -> str:
+    """`unquoted` for one field."""
+    inner = cell[1:-1]
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '""' in inner and '"' not in inner.replace('""', "")
+    return inner.replace('""', '"') if is_quoted else cell
