@@ -48,12 +48,9 @@ def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
 
 
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
-    """Return `gpus_per_worker`, rounded up to the tenths of the smallest GPU that a worker needs by estimate.
+    """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
 
-    A fraction limits a worker's memory, so too small a fraction is of no use.
-
-    Args:
-        worker_bytes: memory of a worker on the GPU (see `gpu_bytes` of worker_memory.py).
+    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py).
     """
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:
