@@ -81,7 +81,6 @@ class ThisProcess(Workplace):
         return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
-
         return build_locally(plan, context, print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
@@ -90,13 +89,9 @@ class ThisProcess(Workplace):
 
 @dataclass(frozen=True)
 class Cluster(Workplace):
-    """The cluster that RAY_ADDRESS names.
+    """The cluster that RAY_ADDRESS names."""
 
-    Args:
-        tracking: address of an MLflow server that records what is built; None for none.
-    """
-
-    tracking: str | None
+    tracking: str | None  # address of an MLflow server that records what is built; None for none
 
     def search(
         self,
@@ -129,15 +124,11 @@ Display = Callable[[], AbstractContextManager[tuple[PrintLine, "Show | None"]]]
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedSearch:
-    """A finished search.
-
-    Args:
-        plan: what is scored on test: finalists with all seeds, and rows that are not trained.
-    """
+    """A finished search."""
 
     planned: PlannedSearch
     record: SearchRecord
-    plan: Plan
+    plan: Plan  # what is scored on test: finalists with all seeds, and rows that are not trained
 
     @property
     def is_well(self) -> bool:
@@ -250,29 +241,18 @@ def finalists_line(planned: PlannedSearch, context: Context) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """The result of one trial.
-
-    Args:
-        method: method of the trial.
-        seed: its seed; None where it makes no difference.
-        fold: its fold; None where it makes no difference.
-        params: values of the grid or search that make a difference.
-        scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where undefined.
-        encoder: key of the trained encoder, for `Encoder.load` with the same store; None if none was trained.
-    """
+    """The result of one trial. scores: main score of each task × 100 by its name, and each measure by `task.measure`; None if undefined."""
 
     method: str
-    seed: int | None
-    fold: int | None
-    params: Mapping[str, Json]
+    seed: int | None  # None where it makes no difference
+    fold: int | None  # None where it makes no difference
+    params: Mapping[str, Json]  # values of the grid or search that make a difference
     scores: Mapping[str, float | None]
-    encoder: str | None
+    encoder: str | None  # key of the trained encoder, for `Encoder.load` with the same store; None if none was trained
 
 
 def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:
     """Yield the outcome of each trial of a plan whose stages are all in the store."""
-    from sentdist.store.sweep import sweep_record
-
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
     records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := store.at(places[key]))}
     for trial in trials:

@@ -14,17 +14,11 @@ from sentdist.plan.sections import Runtime
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """Number of trainings that a cluster runs at once with a runtime.
+    """Number of trainings that a cluster runs at once with a runtime."""
 
-    Args:
-        trainings_at_once: how many trainings fit.
-        limited_by: the resource that runs out first.
-        max_concurrent_trials: how many trials Tune runs at once.
-    """
-
-    trainings_at_once: int
-    limited_by: str
-    max_concurrent_trials: int
+    trainings_at_once: int  # how many trainings fit
+    limited_by: str  # the resource that runs out first
+    max_concurrent_trials: int  # how many trials Tune runs at once
 
 
 def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:

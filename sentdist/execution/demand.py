@@ -18,38 +18,27 @@ Way = Literal["task", "group", "pool"]
 
 @dataclass(frozen=True, kw_only=True)
 class ElasticWidth:
-    """Limits of a worker group whose size follows the cluster.
+    """Limits of a worker group whose size follows the cluster."""
 
-    Args:
-        fewest: smallest number of workers.
-        every_s: seconds between two checks for room for more workers, with which the group goes on from its last checkpoint.
-    """
-
-    fewest: int
-    every_s: float
+    fewest: int  # smallest number of workers
+    every_s: float  # seconds between two checks for room for more workers, with which the group goes on from its last checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
     """How a stage is built, and what that reserves.
 
-    Args:
-        way: "task": in the process that builds it, as one worker; "group": by a worker group of Ray Train, which takes all its workers
-            at once or none; "pool": by workers taken one by one, see `over_workers`. The driver of a group or pool reserves nothing.
-        num_cpus: CPUs of each worker.
-        num_gpus: GPUs of each worker.
-        change: limits of a group whose size follows the cluster.
-        gpu_type: Ray's name of the only GPUs to use.
-        is_alone: True for a task that would be a group with more workers, for example a training on one worker.
+    way: "task": in the process that builds it, as one worker; "group": by a worker group of Ray Train, which takes all its workers at
+    once or none; "pool": by workers taken one by one, see `over_workers`. The driver of a group or pool reserves nothing.
     """
 
     way: Way
     workers: int
-    num_cpus: float
-    num_gpus: float
-    change: ElasticWidth | None = None
-    gpu_type: str | None = None
-    is_alone: bool = False
+    num_cpus: float  # CPUs of each worker
+    num_gpus: float  # GPUs of each worker
+    change: ElasticWidth | None = None  # limits of a group whose size follows the cluster
+    gpu_type: str | None = None  # Ray's name of the only GPUs to use
+    is_alone: bool = False  # True for a task that would be a group with more workers, for example a training on one worker
 
     @property
     def resources(self) -> dict[str, float] | None:

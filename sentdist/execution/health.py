@@ -53,15 +53,10 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOnGpus:
-    """What the installed torch can do on this machine's GPUs.
+    """What the installed torch can do on this machine's GPUs."""
 
-    Args:
-        why_unusable: why torch cannot use them; empty if it can.
-        why_slow: why there are no kernels for short sentences; empty if there are.
-    """
-
-    why_unusable: str = ""
-    why_slow: str = ""
+    why_unusable: str = ""  # why torch cannot use them; empty if it can
+    why_slow: str = ""  # why there are no kernels for short sentences; empty if there are
     has_flash_attention: bool = False
 
 
@@ -90,10 +85,9 @@ def _python() -> Finding:
 
 
 def _package(name: str) -> Finding:
-    try:
-        return Finding(subject=name, state="good", text=importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
+    if (version := _version(name)) is not None:
+        return Finding(subject=name, state="good", text=version)
+    return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
 
 
 def compiler() -> Finding:

@@ -188,17 +188,11 @@ SMALL_STAGE_BYTES = 2_000_000  # scores with their items, a card, a tokenizer
 
 @dataclass(frozen=True, kw_only=True)
 class DiskEstimate:
-    """Bytes that a plan writes.
+    """Bytes that a plan writes."""
 
-    Args:
-        encoders: weights of encoders, whose size is known.
-        checkpoints: checkpoints of running trainings, removed when they end.
-        others: banks and corpora; an upper bound, since their sentences may repeat.
-    """
-
-    encoders: int
-    checkpoints: int
-    others: int
+    encoders: int  # weights of encoders, whose size is known
+    checkpoints: int  # checkpoints of running trainings, removed when they end
+    others: int  # banks and corpora; an upper bound, since their sentences may repeat
 
     @property
     def least(self) -> int:
@@ -299,50 +293,34 @@ class PlannedTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStage:
-    """A stage in numbers; those on its remaining work are 0 if it is built.
-
-    Args:
-        inputs: keys of the stages that it reads.
-        mentions: number of trials that need it.
-        sentences: upper bound of the sentences that it trains on or encodes.
-        seconds: remaining time at the speed of earlier runs in this store; None without them, or if the kind has no forecast.
-        gpu_hours: remaining hours on the given GPUs; None without GPUs.
-        bytes: bytes still to write.
-    """
+    """A stage in numbers; those on its remaining work are 0 if it is built."""
 
     key: str
     kind: str
     place: str
     state: str
-    inputs: tuple[str, ...]
-    mentions: int
-    sentences: int
-    seconds: float | None
-    gpu_hours: float | None
-    bytes: int
+    inputs: tuple[str, ...]  # keys of the stages that it reads
+    mentions: int  # number of trials that need it
+    sentences: int  # upper bound of the sentences that it trains on or encodes
+    seconds: float | None  # remaining time at the speed of earlier runs in this store; None without them, or if the kind has no forecast
+    gpu_hours: float | None  # remaining hours on the given GPUs; None without GPUs
+    bytes: int  # bytes still to write
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
-    """A plan in numbers; `seconds`, `gpu_hours` and `bytes` are sums over its stages.
-
-    Args:
-        gpus: the given GPUs; None without.
-        seconds_on_gpus: remaining time if all given GPUs are used.
-        checkpoint_bytes: bytes of checkpoints during training.
-        free_bytes: free bytes of the store; None if it does not report them.
-    """
+    """A plan in numbers; `seconds`, `gpu_hours` and `bytes` are sums over its stages."""
 
     recipe: str
     trials: tuple[PlannedTrial, ...]
     stages: tuple[PlannedStage, ...]
     seconds: float | None
-    gpus: str | None
+    gpus: str | None  # the given GPUs; None without
     gpu_hours: float | None
-    seconds_on_gpus: float | None
+    seconds_on_gpus: float | None  # remaining time if all given GPUs are used
     bytes: int
-    checkpoint_bytes: int
-    free_bytes: int | None
+    checkpoint_bytes: int  # bytes of checkpoints during training
+    free_bytes: int | None  # free bytes of the store; None if it does not report them
 
 
 def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices | None, parameters: Parameters) -> PlanFacts:

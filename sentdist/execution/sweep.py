@@ -92,19 +92,13 @@ def run_sweep(
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAllocation:
-    """Resources of a cluster for the trainings of a plan.
+    """Resources of a cluster for the trainings of a plan."""
 
-    Args:
-        context: with the devices decided.
-        notes: lines on GPUs and growth.
-        devices: a phrase on used and idle GPUs.
-    """
-
-    context: Context
+    context: Context  # with the devices decided
     capacity: Capacity
     growth: ClusterNodes
-    notes: tuple[str, ...]
-    devices: str
+    notes: tuple[str, ...]  # lines on GPUs and growth
+    devices: str  # a phrase on used and idle GPUs
 
     def submission(self, name: str, tracker: Tracker) -> Submission:
         """Return the submission of a sweep or search to the board."""
@@ -119,17 +113,11 @@ class ClusterAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuWork:
-    """How many stages can use GPUs at once.
+    """How many stages can use GPUs at once."""
 
-    Args:
-        of_all: of all stages to build.
-        of_trials: of the trials that run at once.
-        because: the field or option that limits the trials.
-    """
-
-    of_all: float = math.inf
-    of_trials: float = math.inf
-    because: str = ""
+    of_all: float = math.inf  # of all stages to build
+    of_trials: float = math.inf  # of the trials that run at once
+    because: str = ""  # the field or option that limits the trials
 
     def bounds(self, offered: Capacity) -> dict[str, float]:
         """Return limits on trainings at once, by their reason, the cluster first."""

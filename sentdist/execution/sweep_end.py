@@ -30,21 +30,14 @@ class TrialOutcome:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSummary:
-    """Summary of a sweep. Counts are by kind of stage.
-
-    Args:
-        mentioned: stages that the trials need, counted for each trial.
-        found: stages that the store already contained.
-        built: stages added meanwhile.
-        failures: trials without scores.
-    """
+    """Summary of a sweep. Counts are by kind of stage."""
 
     name: str
     num_trials: int
-    mentioned: Counter[str]
-    found: Counter[str]
-    built: Counter[str]
-    failures: tuple[TrialOutcome, ...]
+    mentioned: Counter[str]  # stages that the trials need, counted for each trial
+    found: Counter[str]  # stages that the store already contained
+    built: Counter[str]  # stages added meanwhile
+    failures: tuple[TrialOutcome, ...]  # trials without scores
     seconds: float
 
     @property

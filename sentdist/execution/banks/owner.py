@@ -31,19 +31,12 @@ DISK_UNTIL = 0.95  # of a disk: where Ray refuses to spill more (local_fs_capaci
 
 @dataclass(frozen=True, kw_only=True)
 class BankPlacement:
-    """Bytes that banks take on every node that reads them.
+    """Bytes that banks take on every node that reads them."""
 
-    Args:
-        wanted_bytes: size of the requested banks.
-        held_bytes: size of the banks already held.
-        memory_bytes: size of the smallest object store.
-        spilled_bytes: part that will be spilled to disk.
-    """
-
-    wanted_bytes: int
-    held_bytes: int
-    memory_bytes: int
-    spilled_bytes: int
+    wanted_bytes: int  # size of the requested banks
+    held_bytes: int  # size of the banks already held
+    memory_bytes: int  # size of the smallest object store
+    spilled_bytes: int  # part that will be spilled to disk
 
     @property
     def line(self) -> str:
@@ -159,10 +152,7 @@ class EmbeddingBanks:
         threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
     def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
-        """Return the shards of banks; start reading those that are missing.
-
-        Args:
-            lost: generations that turned out to be unreadable.
+        """Return the shards of banks; start reading those that are missing. lost: generations that turned out to be unreadable.
 
         Returns:
             The banks, and the placement of those started now; None if all were there.

@@ -211,5 +211,4 @@ def bank_of(stage: Train, context: Context) -> StoredBank | None:
     """Open the bank of a training; None if its objective uses none."""
     if not stage.banks or not context.runtime.bank_in_object_store:
         return file_bank(stage, context)
-
     return open_bank(stage.banks, context)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Protocol
@@ -149,25 +149,18 @@ class LastHeartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class ActiveStage:
-    """A stage whose inputs are finished. All times are on the watcher's clock.
-
-    Args:
-        since: when its inputs were finished, or its last attempt was lost.
-        heartbeats: last heartbeats of its workers, by name, without workers that ended in order.
-        moved_at: when its step last changed.
-        longest_s: longest time between two changes of its step.
-    """
+    """A stage whose inputs are finished. All times are on the watcher's clock."""
 
     key: str
     kind: str
     label: str
     demand: Demand
-    since: float
-    heartbeats: Mapping[str, LastHeartbeat] = field(default_factory=dict)
+    since: float  # when its inputs were finished, or its last attempt was lost
+    heartbeats: Mapping[str, LastHeartbeat] = field(default_factory=dict)  # by worker, without workers that ended in order
     step: int | None = None
     num_steps: int | None = None
-    moved_at: float | None = None
-    longest_s: float = 0.0
+    moved_at: float | None = None  # when its step last changed
+    longest_s: float = 0.0  # longest time between two changes of its step
 
     @property
     def place(self) -> str:
@@ -216,12 +209,6 @@ def waits_for(demand: Demand, cluster: ClusterState) -> str:
     if cluster.may_have is not None and cluster.may_have[0] >= wanted_cpus and cluster.may_have[1] >= wanted_gpus:
         return f"{waiting}; the autoscaler may bring it to {cluster.may_have[0]:g} CPUs and {cluster.may_have[1]:g} GPUs, and is asked to"
     return f"{waiting}; it goes on when hosts join (`ray start --address …`), or stop it and submit it again with fewer workers"
-
-
-def lost_hosts(before: Sequence[Host], cluster: ClusterState) -> list[Host]:
-    """Return the hosts that have left since."""
-    living = {host.node for host in cluster.hosts}
-    return [host for host in before if host.node not in living]
 
 
 def lost_with(host: Host, stages: Iterable[ActiveStage]) -> str:

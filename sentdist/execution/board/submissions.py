@@ -88,18 +88,13 @@ class StagesInFlight:
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """One submission of a sweep or search, sent to the board, stages and trials; nothing in it changes a result.
-
-    Args:
-        sweep: name of the recipe.
-        may_have: CPUs and GPUs that an autoscaler may extend the cluster to; None without autoscaler.
-    """
+    """One submission of a sweep or search, sent to the board, stages and trials; nothing in it changes a result."""
 
     context: Context
     tracker: Tracker = field(default_factory=NullTracker)
     trainings_at_once: int = 1
-    sweep: str = "unnamed"
-    may_have: tuple[float, float] | None = None
+    sweep: str = "unnamed"  # name of the recipe
+    may_have: tuple[float, float] | None = None  # CPUs and GPUs that an autoscaler may extend the cluster to; None without autoscaler
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
 

@@ -18,7 +18,6 @@ from sentdist.execution.board.diagnosis import (
     Host,
     LastHeartbeat,
     hosts_of,
-    lost_hosts,
     lost_with,
     notices,
 )
@@ -116,7 +115,8 @@ class Watchdog:
         before = self._cluster.hosts
         if not before:
             return []
-        gone = lost_hosts(before, cluster)
+        living = {host.node for host in cluster.hosts}
+        gone = [host for host in before if host.node not in living]
         events = [_of_host(host, lost_with(host, [watched.was for watched in self._watched.values()])) for host in gone]
         for watched in self._watched.values():
             for host in gone:
@@ -152,18 +152,12 @@ MOST_ANNOUNCED = 5  # hosts lost after notice in a row without progress; a train
 
 @dataclass(frozen=True, kw_only=True)
 class Attempts:
-    """Losses of a stage since its last progress: a training on preemptible machines ends if it advances between two losses.
+    """Losses of a stage since its last progress: a training on preemptible machines ends if it advances between two losses."""
 
-    Args:
-        max_failures: losses tolerated without progress.
-        num_announced: losses of hosts after notice, which are not the training's fault; MOST_ANNOUNCED are tolerated.
-        step: step of the newest checkpoint; 0 without one.
-    """
-
-    max_failures: int
+    max_failures: int  # losses tolerated without progress
     num_lost: int = 0
-    num_announced: int = 0
-    step: int = 0
+    num_announced: int = 0  # losses of hosts after notice, which are not the training's fault; MOST_ANNOUNCED are tolerated
+    step: int = 0  # step of the newest checkpoint; 0 without one
 
     def after_loss(self, step: int | None, *, was_announced: bool = False) -> Attempts:
         """Return the attempts after one more loss. step: of the newest checkpoint, where the next attempt begins."""

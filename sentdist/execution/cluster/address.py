@@ -30,16 +30,11 @@ HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no no
 
 @dataclass(frozen=True, kw_only=True)
 class LocalNode:
-    """A Ray node that runs on this machine.
+    """A Ray node that runs on this machine."""
 
-    Args:
-        address: host:port of its cluster's head.
-        is_private: True for a cluster that one command started for itself.
-    """
-
-    address: str
+    address: str  # host:port of its cluster's head
     node_id: str
-    is_private: bool = False
+    is_private: bool = False  # True for a cluster that one command started for itself
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,6 @@ SAID_BY_THE_BOARD = (
     "A worker died or was killed while executing a task",
     "The actor died",
 )
-
-
 # A host of two CPUs has a process for each of ours that waits for work and holds no CPU: no reason to act.
 MEANT_SO = ("worker processes have been started on node",)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -94,19 +94,6 @@ def embed_over_workers(
     return embed
 
 
-@dataclass(frozen=True, kw_only=True)
-class SearchedTile:
-    """Result of a tile.
-
-    Args:
-        hits: best documents of the tile for each query.
-        unknown: its sentences without a known word; None if they were not embedded.
-    """
-
-    hits: np.ndarray
-    unknown: UnknownWords | None
-
-
 class TileSearcher:
     """A worker: loads the encoder or maps the embeddings once, then searches tiles, and keeps no results between them."""
 
@@ -127,10 +114,11 @@ class TileSearcher:
     def _read(self) -> ReadTile:
         return self._reader.open(self._loaded)
 
-    def work(self, tile: Tile) -> SearchedTile:
+    def work(self, tile: Tile) -> tuple[np.ndarray, UnknownWords | None]:
+        """Return the best documents for each query, and sentences without a known word (None if not embedded)."""
         nearest = NearestDocuments(self._queries_QD, depth=self._depth, first_row=tile.first_row)
         nearest.add(self._read(tile))
-        return SearchedTile(hits=nearest.hits, unknown=None if self._loaded is None else self._loaded.unknown.taken())
+        return nearest.hits, None if self._loaded is None else self._loaded.unknown.taken()
 
 
 def search_over_workers(
@@ -163,10 +151,10 @@ def search_over_workers(
     demand = pool_demand(runtime, gpus=runtime.gpus_per_worker)
     arguments = (reader, ray.put(queries_QD), depth, runtime)
     found: dict[int, UnknownWords] = {}
-    for tile, searched in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):
-        search.merge(tile, searched.hits)
-        if searched.unknown is not None and searched.unknown.num_sentences:
-            found[tile.first_row] = searched.unknown
+    for tile, (hits, unknown_here) in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):
+        search.merge(tile, hits)
+        if unknown_here is not None and unknown_here.num_sentences:
+            found[tile.first_row] = unknown_here
         yield search.nearest.num_documents
     if unknown is not None:
         for first_row in sorted(found):

@@ -30,15 +30,10 @@ class Spending:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreBefore:
-    """Stages in a store before a search.
+    """Stages in a store before a search. since: when an earlier submission began it, by the driver's clock; None for this submission.
+    Younger stages were built for the search. Hosts' clocks differ, so they are used for nothing else."""
 
-    Args:
-        places: places of the stages when this submission began.
-        since: when an earlier submission began the search, by the driver's clock; None for this submission. Younger stages were built
-            for the search. Hosts' clocks differ, so they are used for nothing else.
-    """
-
-    places: frozenset[str]
+    places: frozenset[str]  # places of the stages when this submission began
     since: float | None
 
     @classmethod
@@ -228,16 +223,11 @@ class Hours:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalistsPrice:
-    """Cost of the trainings after the choice on dev.
+    """Cost of the trainings after the choice on dev."""
 
-    Args:
-        trainings: number beyond those of the search.
-        seconds: with 1, 2, … of the recipe's seeds; None while no speed is known.
-    """
-
-    trainings: int
+    trainings: int  # number beyond those of the search
     sentences: int
-    seconds: tuple[float, ...] | None
+    seconds: tuple[float, ...] | None  # with 1, 2, … of the recipe's seeds; None while no speed is known
 
     @property
     def line(self) -> str:

@@ -50,11 +50,7 @@ def engine_of(runtime: Runtime, device: str) -> MakeEngine:
 
 
 class ProgressReporter:
-    """Follows every event of a session; posts every tenth of the steps and every dev score.
-
-    Args:
-        heartbeats: get the current step.
-    """
+    """Follows every event of a session; posts every tenth of the steps and every dev score. heartbeats: get the current step."""
 
     def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
         self._stage = stage

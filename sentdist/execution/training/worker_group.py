@@ -155,7 +155,6 @@ def _scaling(demand: Demand) -> ScalingConfig:
 def _work(member: GroupMember) -> None:
     """Body of one worker."""
     collect_rarely()
-
     build_orders(member)
 
 
