@@ -104,7 +104,7 @@ def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> Resour
     return ResourceError(
         where="runtime",
         found=f"a training of {' and '.join(wanted)}, on {len(nodes)} node(s) with {cpus:g} CPUs and {gpus:g} GPUs in all",
-        expected=f"at most {fitting} such worker(s), which is what fits on the nodes",
+        expected=f"at most {fitting} such worker(s), as many as fit on the nodes",
         remedy=_remedy(runtime, cpus, gpus, fitting),
     )
 

@@ -72,11 +72,7 @@ def _whole_path(place: str) -> str:
 
 
 def submit_sweep(command: str, sweep: str, environment: dict[str, str]) -> Job:
-    """Submit a job with a copy of this folder.
-
-    Args:
-        command: the words after `python -m`.
-        sweep: name of the sweep.
+    """Submit a job with a copy of this folder. command: the words after `python -m`.
 
     Raises:
         ResourceError: no dashboard answers, or it refuses the token or the job.

@@ -149,8 +149,7 @@ def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], floa
 
 
 def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
-    """Words that distinguish stages of one kind and label: the grid values of their trials that differ between the stages, or else the
-    first characters of the keys."""
+    """Words that distinguish stages of one kind and label: the differing grid values of their trials, or the first characters of keys."""
     alike: dict[tuple[str, str], list[str]] = {}
     for stage in stages:
         alike.setdefault((stage.kind, stage.label), []).append(stage.key)

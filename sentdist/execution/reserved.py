@@ -48,8 +48,7 @@ def check_gpu() -> None:
 
 
 def _bound(num_gpus: float) -> float:
-    """The fraction of GPU memory that torch may allocate with `num_gpus` reserved: the fractions of several processes and their CUDA
-    contexts fit on the GPU together. A whole GPU is not shared."""
+    """The fraction of GPU memory that torch may allocate: those of several processes and their CUDA contexts fit on the GPU together."""
     if num_gpus >= 1:
         return 1.0
     return max(num_gpus / 2, num_gpus - CONTEXT_BYTES / torch.cuda.get_device_properties().total_memory)

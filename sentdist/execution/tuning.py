@@ -216,8 +216,7 @@ class Tuning:
         return default
 
     def _more_seeds(self, chosen: Settings) -> None:
-        """Train the chosen settings with one more seed, then twice as many each time, until the next would end too late. Use the rest of
-        the time for the search, for the next call."""
+        """Train the chosen settings with ever more seeds until the next would end too late; use the rest of the time for the search."""
         assert self.best is not None
         seeds, at_once = len(self.best.trials) if self.best.settings == chosen else 0, 1
         most = MOST_SEEDS if self._request.asked.trials is None else SEEDS

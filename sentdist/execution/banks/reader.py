@@ -166,7 +166,7 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
         raise ArtifactLost(
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished bank", remedy="Run the whole recipe."
         )
-    said = f"{stage.place}/bank.json"
+    described_in = f"{stage.place}/bank.json"
     return BankOrder(
         store=context.store.root,
         place=stage.place,
@@ -174,7 +174,7 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
         made_at=artifact.record.created_at,
         label=stage.label,
         encoder=stage.encoder.label,
-        shape=bank_shape(context.store.open_file(said).read().decode(), where=said),
+        shape=bank_shape(context.store.open_file(described_in).read().decode(), where=described_in),
     )
 
 

@@ -399,7 +399,7 @@ class BoardActor:
     async def _watch_work(self, work: Work) -> None:
         try:
             await work.ref
-        except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
+        except Exception as error:  # callers hold the reference and get the error; here only its type matters
             if self._work.holds(work) and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[work.stage.key] = work
         for lookup in self._lookups:

@@ -85,8 +85,7 @@ class BoardClient:
                     raise
 
     def reopen(self) -> None:
-        """Open the board that replaced a dead one, or start it. A living board that did not answer gets a new client: news of the old one,
-        whose answer may be lost, must not end the work."""
+        """Open or start the board that replaces a dead one, as a new client: the old one's lost answer must not end the work."""
         self.unregister()
         self.actor = self._open()
 
@@ -223,7 +222,7 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
     since: int | None = None
     store, head = _Store(board.submission.context.store), _Head(board.submission.sweep)
     while True:
-        is_last = is_over.is_set()  # whatever this driver waits to see is in the next answer; other sweeps may have news forever
+        is_last = is_over.is_set()  # all events for this driver are in the next answer; other sweeps may post forever
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
             if is_over.is_set():

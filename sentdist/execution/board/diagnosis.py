@@ -74,8 +74,7 @@ class Heartbeats:
         self._at = (step, num_steps)
 
     def is_leaving(self) -> bool:
-        """Return True if the host got notice to leave: preemption of a spot machine, `ray drain-node`, a shrinking cluster. It never
-        becomes False again."""
+        """Return True once the host got notice to leave: a preempted spot machine, `ray drain-node`, a shrinking cluster."""
         return self._is_leaving
 
     def _beat(self) -> None:

@@ -24,8 +24,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 @dataclass(kw_only=True)
 class Work:
-    """A stage that is being built. asked_by: submissions that need it, directly or as an input. distance: stages on the longest path from
-    it to a requested stage."""
+    """A stage that is being built. asked_by: submissions that need it. distance: stages on the longest path to a requested stage."""
 
     ref: ray.ObjectRef
     stage: Stage

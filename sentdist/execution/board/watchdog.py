@@ -32,13 +32,11 @@ from sentdist.store.store import ArtifactStore
 
 @dataclass(kw_only=True)
 class _Watched:
-    """A stage in flight. every_s: seconds between two notices. noticed_at: time of the last one. before: heartbeats of the last attempt if
-    that was lost; the loss of its host is often noticed later. lost_host: the host that it lost.
-    """
+    """A stage in flight. before: heartbeats of the last attempt if that was lost; the loss of its host is often noticed later."""
 
     active: ActiveStage
-    every_s: float
-    noticed_at: float | None = None
+    every_s: float  # seconds between two notices
+    noticed_at: float | None = None  # time of the last one
     lost_host: str | None = None
     before: Mapping[str, LastHeartbeat] = field(default_factory=dict)
 

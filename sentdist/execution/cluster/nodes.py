@@ -214,8 +214,7 @@ def _is_of_this_cluster(launcher_file: Path) -> bool:
 
 
 def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """The spec of this cluster in Kubernetes; empty outside of Kubernetes, and if the head may not read it (KubeRay allows it together
-    with an autoscaler). Other errors are printed."""
+    """The cluster's spec in Kubernetes; empty outside, or if the head may not read it (KubeRay allows it with an autoscaler)."""
     name, namespace = environment.get("RAY_CLUSTER_NAME"), environment.get("RAY_CLUSTER_NAMESPACE")  # KubeRay sets them in every pod
     if not name or not namespace or "KUBERNETES_SERVICE_HOST" not in environment:
         return {}
@@ -226,8 +225,8 @@ def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
         return dict(found["spec"])
     except (ImportError, OSError, ValueError, KeyError, TypeError) as error:  # of requests, too
         if getattr(getattr(error, "response", None), "status_code", None) not in (403, 404):
-            said = f"Kubernetes does not report how far this cluster may grow ({first_line(error)}): only present nodes count."
-            print(f"{said} Set SENTDIST_GROWS_TO instead.", file=sys.stderr)
+            warning = f"Kubernetes does not report how far this cluster may grow ({first_line(error)}): only present nodes count."
+            print(f"{warning} Set SENTDIST_GROWS_TO instead.", file=sys.stderr)
         return {}
 
 

@@ -268,11 +268,7 @@ class Finalists:
         return price
 
     def hours(self, *, after_first: bool) -> float:
-        """Return the hours of the budget kept for finalists while trials run; 0 while no speed is known.
-
-        Args:
-            after_first: whether a trial has finished; before, less is kept, because without one there is no finalist.
-        """
+        """Return the hours kept for finalists while trials run; 0 while no speed is known, less before a first trial has finished."""
         budget, seconds = self._planned.search.budget, self.price.seconds
         if budget is None or budget.hours is None or seconds is None:
             return 0.0

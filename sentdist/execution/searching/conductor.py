@@ -192,7 +192,7 @@ class Conductor:
         self._hours = Hours(self._search.budget, self._clock)
         self._earlier = StoreBefore(places=frozenset(), since=None)
         self._can_note = True
-        self._size: int | None = None  # of the file of this search's lines, behind its own last one
+        self._size: int | None = None  # of the file of this search's lines, after the last one written here
         self.reason: str | None = None
 
     @property
@@ -212,8 +212,7 @@ class Conductor:
 
     @property
     def hours_left(self) -> float | None:
-        """Hours for trials, without the finalists' part; None without a budget of hours. The first trial that has reached a rung has time
-        beyond the budget: without a finished trial there is no result."""
+        """Hours for trials, without the finalists' part; None without a budget of hours. The first trial at a rung has additional time."""
         if self._until is not None:
             return max(0.0, self._until - self._clock()) / 3600
         left = self._hours.left
@@ -417,7 +416,7 @@ class Conductor:
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         store, train, shares = self.context.store, self._trains[number], self._search.shares
         if state == "pruned":
-            keep_curve_of(store, train, shares)  # before it is noted: whoever shows the trial looks for its curve
+            keep_curve_of(store, train, shares)  # before the record: a viewer of the trial reads its curve
         self._note(TrialEnded(number=number, state=state, error=error, at=self._clock()))
         if state == "pruned":
             drop_below(store, train, 1.0, shares)

@@ -131,8 +131,7 @@ class _QuasiRandom(Searcher):
 
 
 def _tpe(space: dict[str, Any], *, seed: int, first: dict[str, int] | None) -> Searcher:
-    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011), through Tune. A running trial counts as a bad one, so that
-    concurrent trials do not try one place."""
+    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011). Running trials count as bad: concurrent ones spread out."""
     try:
         import optuna
         from ray.tune.search.optuna import OptunaSearch

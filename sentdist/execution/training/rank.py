@@ -127,11 +127,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
-    """Make missing tokens of the corpus on all ranks together: one session would make all alone.
-
-    Raises:
-        SentdistError: one rank raised it; all ranks raise it.
-    """
+    """Make missing tokens of the corpus on all ranks together (one session would make all alone); all ranks raise the error of one."""
     if ranks.world_size == 1:
         return
     missing = ranks.from_first(partial(_missing_tokens, stage, context))
