@@ -1,4 +1,4 @@
-"""All that a recipe asks for, built: its search, its trials, and the fresh seeds that confirm what dev chose."""
+"""Run a recipe: its search, its trials, and fresh seeds that confirm the choice on dev; build plans in this process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Workplace(Protocol):
-    """Carries out searches and builds plans. What that needs is imported when it is asked for: torch, Ray and Tune take seconds."""
+    """Runs searches and builds plans. Implementations import lazily: torch, Ray and Tune take seconds."""
 
     def search(
         self,
@@ -51,7 +51,7 @@ class Workplace(Protocol):
         tracker: Tracker | None = None,
         until: float | None = None,
     ) -> SearchRecord:
-        """Carry out a search until its end; see `search_in_process`."""
+        """Run a search to its end; see `search_in_process`."""
         ...
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
@@ -59,7 +59,7 @@ class Workplace(Protocol):
         ...
 
     def end(self, sweep: str, because: BaseException) -> None:
-        """Called by `show`: raise the error out of `build`, or have that stop the sweep and return."""
+        """Called by `show`: raise the error out of `build`, or make `build` stop the sweep and return."""
         ...
 
 
@@ -81,7 +81,6 @@ class ThisProcess(Workplace):
         return search_in_process(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
-
         return build_locally(plan, context, print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
@@ -90,9 +89,9 @@ class ThisProcess(Workplace):
 
 @dataclass(frozen=True)
 class Cluster(Workplace):
-    """The cluster that RAY_ADDRESS names. tracking: address of an MLflow server that takes what is built; None: nothing does."""
+    """The cluster that RAY_ADDRESS names."""
 
-    tracking: str | None
+    tracking: str | None  # address of an MLflow server that records what is built; None for none
 
     def search(
         self,
@@ -119,27 +118,27 @@ class Cluster(Workplace):
         stop_sweeps(sweep)
 
 
-# Opened for the time in which a plan is built: takes its lines, and its progress where somebody looks at that.
+# Entered while a plan is built: takes its lines and, where it shows progress, its progress.
 Display = Callable[[], AbstractContextManager[tuple[PrintLine, "Show | None"]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinishedSearch:
-    """A search that is over. plan: what is scored on test, finalists with all seeds and rows that are not trained."""
+    """A finished search."""
 
     planned: PlannedSearch
     record: SearchRecord
-    plan: Plan
+    plan: Plan  # what is scored on test: finalists with all seeds, and rows that are not trained
 
     @property
     def is_well(self) -> bool:
-        """Whether no trial failed."""
+        """True if no trial failed."""
         return all(trial.state != "failed" for trial in self.record.trials)
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuiltPlan:
-    """A plan that has been built. search: the search that it comes from. summary: how its trials ended."""
+    """A plan that has been built, how its trials ended, and the search that it comes from."""
 
     plan: Plan
     summary: SweepSummary
@@ -147,12 +146,12 @@ class BuiltPlan:
 
     @property
     def name(self) -> str:
-        """The sweep's."""
+        """Name of the sweep."""
         return self.plan.recipe.name
 
     @property
     def is_well(self) -> bool:
-        """Whether nothing of it failed."""
+        """True if no trial of the plan or its search failed."""
         return not self.summary.failures and (self.search is None or self.search.is_well)
 
 
@@ -166,13 +165,16 @@ def build_recipe(
     display: Display | None = None,
     tracking: str | None = None,
 ) -> Iterator[BuiltPlan]:
-    """The plan of a recipe, built; then, where the recipe has `confirm_seeds`, what trains the cell that dev chose with fresh seeds.
+    """Build the plan of a recipe; then, with `confirm_seeds`, train the cell chosen on dev with fresh seeds.
 
-    data: the data root, where the confirmation finds what the plan has found. print_line: takes the lines of progress; display: those of
-    plans that are built, None: print_line does. tracking: an MLflow server that shows a search.
+    Args:
+        data: data root, as used for the plan.
+        print_line: takes lines of progress.
+        display: takes the lines and the progress of plans; None for print_line.
+        tracking: MLflow server that shows a search.
 
     Raises:
-        SentdistError: what ends a search, and what concerns all trials of a plan.
+        SentdistError: an error that ends a search, or one that concerns all trials of a plan.
     """
 
     def build(plan: Plan, context: Context) -> SweepSummary:
@@ -218,7 +220,7 @@ def searched(
     *,
     until: float | None = None,
 ) -> SearchRecord:
-    """A search that is over, shown meanwhile by an MLflow server if there is one. until: see `Conductor`."""
+    """Run a search to its end, shown live by an MLflow server if there is one. until: see `Conductor`."""
     if tracking is None:
         return workplace.search(planned, context, print_line=print_line, until=until)
     from sentdist.tracking.live_search import LiveSearch
@@ -228,37 +230,29 @@ def searched(
 
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:
-    """What comes after the search; of a budget of hours, it is part."""
+    """Return a line on the trainings after the search; a budget of hours includes them."""
     from sentdist.execution.searching.budgets import Finalists, Forecasts
 
     price = Finalists(planned, Forecasts(planned, context.store)).price
     budget = planned.search.budget
-    within = "" if budget is None or budget.hours is None else "; the budget counts it, and where it does not fit there are fewer seeds"
+    within = "" if budget is None or budget.hours is None else "; the budget includes it, with fewer seeds if it does not fit"
     return f"What dev chooses, {counted(len(planned.recipe.seeds), 'seed')}: {price.line}{within}."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one trial came to.
-
-    method, seed, fold: which trial; seed and fold are None where they make no difference. params: the values of the grid, or of a search,
-    that do.
-    scores: main score of each task × 100 by its name, and each measure by `task.measure`; None where a score is not defined.
-    encoder: the key of the trained encoder, for `Encoder.load` with the same store; None where none was trained.
-    """
+    """The result of one trial. scores: main score of each task × 100 by its name, and each measure by `task.measure`; None if undefined."""
 
     method: str
-    seed: int | None
-    fold: int | None
-    params: Mapping[str, Json]
+    seed: int | None  # None where it makes no difference
+    fold: int | None  # None where it makes no difference
+    params: Mapping[str, Json]  # values of the grid or search that make a difference
     scores: Mapping[str, float | None]
-    encoder: str | None
+    encoder: str | None  # key of the trained encoder, for `Encoder.load` with the same store; None if none was trained
 
 
 def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:
-    """The outcome of each trial of a plan; all stages of the plan are in the store."""
-    from sentdist.store.sweep import sweep_record
-
+    """Yield the outcome of each trial of a plan whose stages are all in the store."""
     trials, places = sweep_record(plan).trials, {stage.key: stage.place for stage in plan.stages}
     records = {key: artifact.record for key in (trial.key for trial in trials) if (artifact := store.at(places[key]))}
     for trial in trials:
@@ -273,17 +267,19 @@ def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:
 
 
 def numbers(results: Mapping[str, Json]) -> dict[str, float | None]:
-    """The results of a record that are scores."""
+    """Return the results of a record that are scores."""
     return {name: value for name, value in results.items() if value is None or isinstance(value, int | float)}
 
 
 def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
-    """Build all trials of a plan in this process and note them as a sweep; print_line takes each line of progress, show all of it.
+    """Build all trials of a plan in this process and record them as a sweep. Failed trials do not stop the others.
 
-    Trials that fail do not stop the others; they stand in the summary.
+    Args:
+        print_line: takes each line of progress.
+        show: takes the progress as a whole.
 
     Raises:
-        SentdistError: what concerns all trials: a device that is not there, a store that must be written and cannot, or has no room.
+        SentdistError: an error that concerns all trials: a missing device, a store that is read-only or too small.
     """
     started = time.perf_counter()
     before = context.store.get_all(plan.stages).keys()
@@ -322,7 +318,7 @@ def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_l
 
 
 def local_listener(progress: SweepProgress, print_line: PrintLine, *, show: Show | None = None) -> Listener:
-    """A listener for what is built in this process: it says every tenth of a training, every dev score and every finished stage."""
+    """Return a listener that prints every tenth of a training, every dev score and every finished stage."""
 
     def listen(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> None:
         reported = progress_event(stage, session, event)

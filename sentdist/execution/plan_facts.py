@@ -1,4 +1,4 @@
-"""A plan as numbers for other programs: its trials, and each stage with its state and what is left of its work."""
+"""Follow a plan's progress, estimate its disk use, and report its trials and stages as numbers for other programs."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from sentdist.stages.planning.device_forecast import Devices, Parameters, device
 from sentdist.stages.planning.worker_memory import EncoderSize, size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED, Forecast
 
-TELLS = 0.1  # of the work: what that took tells how long the rest takes
-SILENCE_S = 20.0  # after which a line says what still runs
+TELLS = 0.1  # share of the work after which the remaining time can be estimated
+SILENCE_S = 20.0  # without a line; then a line tells what still runs
 MOST_NAMED = 3  # stages in a line
 ENDS = ("finished", "failed", "lost")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningStage:
-    """A stage that is being built. done: share of it, where it is known; said: its last figures, for people."""
+    """A stage that is being built. done: share of its work, 0 if unknown; said: its last figures, as a phrase."""
 
     stage: str
     since: float
@@ -40,10 +40,12 @@ class RunningStage:
 
 
 class SweepProgress:
-    """Follows the events of the stages that a sweep has to build; others' events change nothing.
+    """Follows the events of the stages that a sweep has to build; it ignores events of others.
 
-    work: what each of them costs, by key, in any unit. apart: what is said beside the label of a stage that others share. clock: seconds,
-    for tests.
+    Args:
+        work: cost of each stage, by key, in any unit.
+        apart: words that distinguish stages with the same label, by key.
+        clock: returns seconds; replaced in tests.
     """
 
     def __init__(
@@ -59,41 +61,40 @@ class SweepProgress:
 
     @property
     def total(self) -> int:
-        """How many stages there are to build."""
+        """Number of stages to build."""
         return len(self._work)
 
     @property
     def num_finished(self) -> int:
-        """How many stages are built."""
+        """Number of stages built."""
         return len(self._finished)
 
     @property
     def now(self) -> float:
-        """The time now, by the clock of `RunningStage.since`."""
+        """Current time, by the clock of `RunningStage.since`."""
         return self._clock()
 
     @property
     def share(self) -> float:
-        """Which part of the work is done."""
+        """Share of the work that is done, 0 to 1."""
         under_way = sum(self._work[key] * running.done for key, running in self.running.items())
         return (sum(self._work[key] for key in self._finished) + under_way) / (sum(self._work.values()) or 1.0)
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the end, at the speed so far; None before a training is finished, or is under way and a tenth of all is done:
-        start-ups tell nothing of the rest."""
+        """Seconds until the end at the speed so far; None until a training has finished, or one runs and a tenth of all work is done."""
         if not self.share or not (self._has_trained or (self._is_training and self.share >= TELLS)):
             return None
         return (self.now - self._began) * (1 - self.share) / self.share
 
     @property
     def left(self) -> str:
-        """`seconds_left` for people; "" where it is not known or nothing is left."""
+        """`seconds_left` as a phrase; "" if unknown or nothing is left."""
         seconds = self.seconds_left
         return "" if seconds is None or self.num_finished == self.total else f"about {duration(seconds)} left"
 
     def line(self, event: StageEvent) -> str:
-        """The event as a line: clock, how many stages are finished, stage, what happened."""
+        """Take an event and return it as a line: clock, number of finished stages, stage, what happened."""
         if event.key in self._apart:
             event = replace(event, label=f"{event.label} ({self._apart[event.key]})")
         self._take(event)
@@ -103,7 +104,7 @@ class SweepProgress:
         return f"{clock}  {self._counted}  {event.line}{left}"
 
     def silence_line(self) -> str | None:
-        """What still runs, when nothing was said for SILENCE_S; None where there is nothing to say."""
+        """Return a line on running stages if there was no line for SILENCE_S, else None."""
         now = self._clock()
         if now - self._last_line < SILENCE_S or self.num_finished == self.total:
             return None
@@ -142,14 +143,13 @@ Show = Callable[[SweepProgress], None]
 
 
 def progress_of(plan: Plan, missing: frozenset[str], *, clock: Callable[[], float] = time.monotonic) -> SweepProgress:
-    """The progress of a plan of which nothing is built yet. missing: keys of the stages that are to be built."""
+    """Return the progress of a plan before it is built. missing: keys of the stages to build."""
     to_build = [stage for stage in plan.stages if stage.key in missing]
     return SweepProgress({stage.key: _cost(stage, plan) for stage in to_build}, apart=_distinguishing_words(plan, to_build), clock=clock)
 
 
 def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]:
-    """Words that distinguish stages of one kind and label: the grid values of the trials that need each, as far as they differ between the
-    stages; where these are no different, the first letters of the keys."""
+    """Words that distinguish stages of one kind and label: the differing grid values of their trials, or the first characters of keys."""
     alike: dict[tuple[str, str], list[str]] = {}
     for stage in stages:
         alike.setdefault((stage.kind, stage.label), []).append(stage.key)
@@ -173,26 +173,25 @@ def _distinguishing_words(plan: Plan, stages: Iterable[Stage]) -> dict[str, str]
 
 
 def _cost(stage: Stage, plan: Plan) -> float:
-    """The work of a stage, counted in sentences that pass the encoder; a corpus counts one, for it takes a moment."""
+    """The work of a stage in sentences that pass the encoder; a corpus, which takes a moment, counts one."""
     sentences = stage.num_sentences(plan.rows) or 1
     return sentences * (ENCODED_PER_TRAINED if isinstance(stage, Train) else 1.0)
 
 
 WEIGHT_BYTES = 4  # float32
 CHECKPOINT_BYTES = 16  # of each parameter: weight, AdamW's two moments, and the best weight so far
-CHECKPOINTS = 3  # of each training at work: two are kept while a third is written
+CHECKPOINTS = 3  # of each running training: two are kept while a third is written
 SENTENCE_BYTES = 190  # of a corpus, with its index and its tokens
 SMALL_STAGE_BYTES = 2_000_000  # scores with their items, a card, a tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
 class DiskEstimate:
-    """Bytes that a plan writes. encoders: their weights, whose size is known. checkpoints: of trainings at work, gone when they end.
-    others: banks and corpora, whose sentences may repeat."""
+    """Bytes that a plan writes."""
 
-    encoders: int
-    checkpoints: int
-    others: int
+    encoders: int  # weights of encoders, whose size is known
+    checkpoints: int  # checkpoints of running trainings, removed when they end
+    others: int  # banks and corpora; an upper bound, since their sentences may repeat
 
     @property
     def least(self) -> int:
@@ -203,21 +202,21 @@ class DiskEstimate:
         return self.least + self.others
 
     def line(self, free: int | None) -> str:
-        """The estimate as a sentence, beside what is free (None where a store does not say)."""
+        """Return the estimate as a sentence. free: free bytes; None if the store does not report them."""
         kept = f"It adds about {disk_size(self.encoders + self.others)} to the store"
         meanwhile = f" and, while it trains, up to {disk_size(self.checkpoints)} of checkpoints" if self.checkpoints else ""
         beside = "" if free is None else f"; {disk_size(free)} free{': too little' if self.likely > free else ''}"
         return f"{kept}{meanwhile}{beside}."
 
     def warning(self, free: int | None) -> str | None:
-        """What to say before work starts that may not fit."""
+        """Return a warning if the estimate exceeds the free bytes, else None."""
         if free is None or self.likely <= free:
             return None
         return f"{self.line(free)} It may stop on the way: what is finished is kept, and submitted again it goes on."
 
 
 def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_once: int = 1) -> DiskEstimate:
-    """What the stages with these keys write. at_once: trainings that are at work, and keep checkpoints, at the same time."""
+    """Estimate what the stages with these keys write. at_once: trainings that run, and keep checkpoints, at the same time."""
     stages = [stage for stage in plan.stages if stage.key in missing]
     sizes = encoder_sizes(stages, context)
     parameters = sorted((sizes[stage.encoder].num_parameters for stage in stages if isinstance(stage, Train)), reverse=True)
@@ -229,21 +228,22 @@ def disk_estimate(plan: Plan, context: Context, missing: frozenset[str], *, at_o
 
 
 def encoder_sizes(stages: Iterable[Stage], context: Context) -> dict[EncoderSpec, EncoderSize]:
-    """The sizes of the encoders that these stages train, or fill banks with."""
+    """Return the sizes of the encoders that these stages train or fill banks with."""
     encoders = {stage.encoder if isinstance(stage, Train) else stage.encoder.encoder for stage in stages if isinstance(stage, Train | Bank)}
     return {encoder: size_of(encoder, context) for encoder in encoders}
 
 
 def bytes_of(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
-    """What a stage leaves in the store. sizes: as `encoder_sizes`."""
+    """Return the bytes that a stage leaves in the store. sizes: from `encoder_sizes`."""
     weights = WEIGHT_BYTES * sizes[stage.encoder].num_parameters if isinstance(stage, Train) else 0
     return weights + bytes_beside_weights(stage, plan, sizes)
 
 
 def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping[str, int], *, at_once: int = 1) -> DiskEstimate:
-    """What a search writes: its finalists as a plan does, and the encoder of each trial that comes to its end, by expectation.
+    """Estimate what a search writes: its finalists, and the encoders of the expected number of trials that are not pruned.
 
-    left: trials of each method that are still to be begun, as far as there is an end of them; of rungs nothing stays.
+    Args:
+        left: number of trials of each method still to begin, if there is a limit; rungs leave nothing.
     """
     finalists = planned.plan([(method, planned.first(method)) for method in planned.methods])
     missing = frozenset(stage.key for stage in finalists.stages) - context.store.get_all(finalists.stages).keys()
@@ -259,7 +259,11 @@ def search_disk_estimate(planned: PlannedSearch, context: Context, left: Mapping
 
 
 def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, EncoderSize]) -> int:
-    """What a stage writes beside an encoder's weights and checkpoints. sizes: of the encoders of banks."""
+    """Return the bytes that a stage writes besides weights and checkpoints of encoders. sizes: from `encoder_sizes`.
+
+    Raises:
+        TypeError: the size of this kind of stage is not defined.
+    """
     match stage:
         case Bank():
             return bank_bytes(stage.num_sentences(plan.rows), sizes[stage.encoder.encoder].width, stage.dtype)
@@ -267,7 +271,7 @@ def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, E
             return plan.rows[stage.key] * stage.num_columns * SENTENCE_BYTES
         case Train() | Targets() | Scores():
             return SMALL_STAGE_BYTES
-    raise TypeError(f"nobody said what the stage {stage.kind} writes")
+    raise TypeError(f"the size of a {stage.kind} stage is not defined")
 
 
 BUILT, MISSING = "built", "missing"
@@ -275,7 +279,7 @@ BUILT, MISSING = "built", "missing"
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedTrial:
-    """name: as tables call it. key: of its scores. state: whether the store has these."""
+    """A trial in numbers. name: as in tables. key: key of its scores. state: whether the store has them."""
 
     name: str
     method: str
@@ -288,43 +292,38 @@ class PlannedTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedStage:
-    """inputs: keys of the stages that it reads. mentions: trials that need it. sentences: that it trains on or encodes, at most.
-
-    seconds, gpu_hours, bytes: what is left, so 0 where it is built. seconds: by the speed of earlier runs in this store; None: it has none,
-    or nobody forecasts that kind. gpu_hours: on the GPUs that were named; None: none was.
-    """
+    """A stage in numbers; those on its remaining work are 0 if it is built."""
 
     key: str
     kind: str
     place: str
     state: str
-    inputs: tuple[str, ...]
-    mentions: int
-    sentences: int
-    seconds: float | None
-    gpu_hours: float | None
-    bytes: int
+    inputs: tuple[str, ...]  # keys of the stages that it reads
+    mentions: int  # number of trials that need it
+    sentences: int  # upper bound of the sentences that it trains on or encodes
+    seconds: float | None  # remaining time at the speed of earlier runs in this store; None without them, or if the kind has no forecast
+    gpu_hours: float | None  # remaining hours on the given GPUs; None without GPUs
+    bytes: int  # bytes still to write
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
-    """seconds, gpu_hours, bytes: of all stages; None as of one. checkpoint_bytes: while it trains. free_bytes: None where the store does
-    not say. gpus: those that were named; seconds_on_gpus: if all are at work."""
+    """A plan in numbers; `seconds`, `gpu_hours` and `bytes` are sums over its stages."""
 
     recipe: str
     trials: tuple[PlannedTrial, ...]
     stages: tuple[PlannedStage, ...]
     seconds: float | None
-    gpus: str | None
+    gpus: str | None  # the given GPUs; None without
     gpu_hours: float | None
-    seconds_on_gpus: float | None
+    seconds_on_gpus: float | None  # remaining time if all given GPUs are used
     bytes: int
-    checkpoint_bytes: int
-    free_bytes: int | None
+    checkpoint_bytes: int  # bytes of checkpoints during training
+    free_bytes: int | None  # free bytes of the store; None if it does not report them
 
 
 def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices | None, parameters: Parameters) -> PlanFacts:
-    """What a plan held against its store comes to. devices: None forecasts no GPUs. parameters: of an encoder."""
+    """Compare a plan with its store and return the numbers. devices: None for no forecast on GPUs."""
     missing = frozenset(stage.key for stage in plan.stages) - ahead.finished
     speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
     sizes = encoder_sizes(plan.stages, context)

@@ -1,4 +1,4 @@
-"""Runs the trials of a plan on a cluster: missing trials in Tune, shared stages through the board."""
+"""Run the missing trials of a plan on a cluster: trials in Tune, shared stages through the board."""
 
 from __future__ import annotations
 
@@ -46,13 +46,14 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 def run_sweep(
     plan: Plan, context: Context, *, tracker: Tracker | None = None, print_line: PrintLine = print, show: Show | None = None
 ) -> SweepSummary:
-    """Build whatever the store lacks of a plan, on the cluster that this process is connected to.
+    """Build the missing stages of a plan on the connected cluster. Failed trials do not stop the others.
 
-    Trials that fail do not stop the others; they stand in the summary. show: takes the progress several times a second.
+    Args:
+        show: takes the progress several times a second.
 
     Raises:
-        ResourceError: the cluster can never carry one training of this runtime; nothing was started.
-        StoreError: the store cannot be written, or has no room for the encoders that are to be trained.
+        ResourceError: the cluster can never run one training of this runtime; nothing was started.
+        StoreError: the store cannot be written, or is too small for the encoders to train.
     """
     started = time.perf_counter()
     before = context.store.get_all(plan.stages).keys()
@@ -91,16 +92,16 @@ def run_sweep(
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAllocation:
-    """What the cluster gives to the trainings of a plan. context: with the devices decided. notes, devices: for people."""
+    """Resources of a cluster for the trainings of a plan."""
 
-    context: Context
+    context: Context  # with the devices decided
     capacity: Capacity
     growth: ClusterNodes
-    notes: tuple[str, ...]
-    devices: str
+    notes: tuple[str, ...]  # lines on GPUs and growth
+    devices: str  # a phrase on used and idle GPUs
 
     def submission(self, name: str, tracker: Tracker) -> Submission:
-        """What a sweep or search of that name brings along to the board."""
+        """Return the submission of a sweep or search to the board."""
         return Submission(
             context=self.context,
             tracker=tracker,
@@ -112,15 +113,14 @@ class ClusterAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuWork:
-    """How many stages can use GPUs at once. of_all: of what is to be built. of_trials: of as many trials as are kept going at once, for
-    which `because` stands in a recipe or a command."""
+    """How many stages can use GPUs at once."""
 
-    of_all: float = math.inf
-    of_trials: float = math.inf
-    because: str = ""
+    of_all: float = math.inf  # of all stages to build
+    of_trials: float = math.inf  # of the trials that run at once
+    because: str = ""  # the field or option that limits the trials
 
     def bounds(self, offered: Capacity) -> dict[str, float]:
-        """Trainings at once by what bounds them, the cluster first."""
+        """Return limits on trainings at once, by their reason, the cluster first."""
         return {offered.limited_by: offered.trainings_at_once, f"the recipe: {self.of_all:g} of its stages at once": self.of_all} | (
             {self.because: self.of_trials} if self.because else {}
         )
@@ -136,7 +136,7 @@ def _work_of(plan: Plan, missing: Sequence[Trial], to_build: Set[str]) -> GpuWor
 
 
 def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
-    """How many stages of each trial can use GPUs at once, the most first; what trials share counts in each."""
+    """Return how many stages of each trial can use GPUs at once, largest first; shared stages count in each trial."""
     return sorted(
         (most_at_once(stage for stage in topological((trial.scores,)) if stage.key in to_build and stage.uses_gpu) for trial in trials),
         reverse=True,
@@ -144,11 +144,14 @@ def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
 
 
 def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork | None = None) -> ClusterAllocation:
-    """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
-    work: how many of them can use GPUs at once; None: who asks will have more of them.
+    """Allocate the connected cluster's resources to a plan.
+
+    Args:
+        to_build: keys of the stages that are not in the store.
+        work: how many of them can use GPUs at once; None for no limit.
 
     Raises:
-        ResourceError: it can never carry one training of this runtime.
+        ResourceError: the cluster can never run one training of this runtime.
     """
     growth = cluster_growth()
     nodes = with_gpu_type(growth.nodes, context.runtime)
@@ -190,7 +193,7 @@ def _run_missing(
 
 
 def _build_overlaps(plan: Plan, context: Context) -> None:
-    """Seconds, in a worker: one of this job has imported by now what it takes, torch among it, which the driver never needs."""
+    """Takes seconds; runs in a worker, where torch is already imported, which the driver does not need."""
     overlaps = overlaps_of(plan)
     finished = context.store.get_all(topological(overlaps))
     if all(overlap.key in finished or not all(needed.key in finished for needed in overlap.inputs) for overlap in overlaps):
@@ -209,7 +212,7 @@ def _overlaps_there(plan: Plan, context: Context) -> None:
 
 @contextmanager
 def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator[None]:
-    """End the sweep's run, whichever way the sweep ends."""
+    """End the sweep's tracking run, however the sweep ends."""
     try:
         yield
     except BaseException:
@@ -219,7 +222,7 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
 
 
 def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_memory: float = math.inf) -> tuple[float, float]:
-    """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done. gpu_memory: of that GPU."""
+    """Bytes of host and GPU memory of a worker of the largest training that is left. gpu_memory: bytes of the GPU."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
     widths = embedding_widths(trainings, context)
@@ -251,9 +254,11 @@ def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) ->
 def run_on_cluster(
     plan: Plan, context: Context, *, tracking: str | None = None, print_line: PrintLine = print, show: Show | None = None
 ) -> SweepSummary:
-    """Build whatever the store lacks of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
+    """Build the missing stages of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
 
-    tracking: address of an MLflow server; None: the records in the store are the only log. show: see `run_sweep`.
+    Args:
+        tracking: address of an MLflow server; None if the records in the store are the only log.
+        show: see `run_sweep`.
 
     Raises:
         SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.

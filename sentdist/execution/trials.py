@@ -1,4 +1,4 @@
-"""The trials of a sweep in Ray Tune: which run at once, what each says, which failed."""
+"""Run the trials of a sweep or search in Ray Tune, print how each ended, and collect errors."""
 
 from __future__ import annotations
 
@@ -29,38 +29,38 @@ from sentdist.text import PrintLine, without_secrets
 
 
 class TrialProcesses(tune.Callback):
-    """Knows the processes of the trials that were started.
+    """Knows the processes of the started trials, to end them.
 
-    Tune ends them when it is done, or after an Exception. When SIGTERM or Ctrl-C ends the driver (SystemExit, KeyboardInterrupt), it does
-    not: a trial would then see that its board is gone, open another, and have built what nobody waits for.
+    Tune does so when it is done, or after an Exception, but not when SIGTERM or Ctrl-C ends the driver (SystemExit, KeyboardInterrupt):
+    a trial would then find its board gone, open another, and build stages for no driver.
     """
 
     def __init__(self) -> None:
         self._actors: set[ray.actor.ActorHandle] = set()
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        self._actors.add(trial.temporary_state.ray_actor)  # not asked of the trial later: between two trials Tune keeps one of none
+        self._actors.add(trial.temporary_state.ray_actor)  # kept here: between two trials Tune's actor belongs to none
 
     @contextmanager
     def ended_on_leaving(self) -> Iterator[None]:
-        """Around Tune's run: whatever ends it ends them."""
+        """End the trials' processes when Tune's run ends for any reason."""
         try:
             yield
         finally:
             for actor in self._actors:
-                ray.kill(actor)  # nothing happens to one that has ended
+                ray.kill(actor)  # no effect on an ended one
 
 
 log = logging.getLogger(__name__)
 
-# Whatever waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each find no place on two CPUs of
-# which a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little of what is not scarce.
+# A process that waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each do not fit on two CPUs
+# if a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little memory.
 TRIAL_RESOURCES = {"memory": float(2**20)}
 
-STOPPED = "sweep_stopped"  # what a trial reports when somebody has stopped the sweep
-FAILURE = "failure"  # what a trial reports when a stage failed: the error, packed
-TUNE = "tune"  # folder of the store with Tune's own files of each sweep and search
-LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another goes on where it was
+STOPPED = "sweep_stopped"  # reported by a trial when the sweep was stopped
+FAILURE = "failure"  # reported by a trial when a stage failed: the error, pickled
+TUNE = "tune"  # folder of the store with Tune's files of each sweep and search
+LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another can go on
 
 
 def run_in_tune(
@@ -73,12 +73,13 @@ def run_in_tune(
     stop: tune.Stopper,
     callbacks: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run trials until the searcher of `config` has no more; Tune's own files lie on this machine's scratch disk, then in the store.
+    """Run trials until the searcher of `config` has no more. Tune's files are written to this machine's scratch disk, then to the store.
 
-    trial: called with its config and with what is shared by all, by name.
+    Args:
+        trial: called with its config and, by name, with `shared`.
 
     Raises:
-        ResourceError: something is wrong with Tune itself, such as no room for its files.
+        ResourceError: Tune itself failed, for example for lack of disk space.
     """
     _quieten()
     scratch, processes = Path(tempfile.gettempdir()), TrialProcesses()
@@ -101,49 +102,49 @@ def run_in_tune(
         raise ResourceError(
             where=str(scratch),
             found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
-            expected="a scratch folder in which Ray Tune can keep its own files",
-            remedy="Free room there, or name another folder with TMPDIR. What is finished is kept; submit again.",
+            expected="a scratch folder in which Ray Tune can write its files",
+            remedy="Free space there, or set another folder with TMPDIR. What is finished is kept; submit again.",
         ) from error
 
 
 @contextmanager
 def report_end(board: BoardClient) -> Iterator[None]:
-    """In a trial's actor: report a stop or a failure, then leave the board."""
+    """Report a stop or a failure of a trial from its actor, then leave the board."""
     try:
         yield
     except SweepStopped:
         tune.report({STOPPED: True})
     except Exception as error:
-        tune.report({FAILURE: _packed(cause_of(error))})  # in memory: of what is raised Tune keeps the text, in a file
+        tune.report({FAILURE: _packed(cause_of(error))})  # in memory: Tune writes only the text of a raised error, to a file
         raise
     finally:
         board.unregister()
 
 
 def take_failure(trial: Any, result: Mapping[str, Any]) -> BaseException | None:
-    """The error that a trial reports, in the driver; None if it reports another thing. Tune then does not try the trial again."""
+    """Return the error that a trial reported, or None; after an error Tune does not try the trial again."""
     if FAILURE not in result:
         return None
-    trial.max_failures = 0  # what it raises next is no lost process
+    trial.max_failures = 0  # the error that it raises next is not a lost process
     error: BaseException = pickle.loads(base64.b64decode(result[FAILURE]))
     return error
 
 
 def lost_too_often(trial: str) -> ResourceError:
-    """The error of a trial whose process is not begun once more."""
+    """Return the error of a trial whose process is not started again."""
     return ResourceError(
         where=trial,
         found=f"that its process was lost {LOST_ACTORS + 1} times",
         expected="nodes that stay",
-        remedy="Look at the nodes with `ray status`. What is finished is kept; submit again.",
+        remedy="Check the nodes with `ray status`. What is finished is kept; submit again.",
     )
 
 
 def _packed(error: BaseException) -> str:
-    """An error as a value that a trial can report: it reaches the driver in memory, where a file of Tune's may find no room."""
+    """An error as a value that a trial can report: it reaches the driver in memory, even if the disk for Tune's files is full."""
     try:
         return base64.b64encode(pickle.dumps(error)).decode()
-    except Exception:  # it holds something that cannot travel
+    except Exception:  # it cannot be pickled
         return base64.b64encode(pickle.dumps(RuntimeError(named(error)))).decode()
 
 
@@ -157,10 +158,7 @@ def _quieten() -> None:
 
 
 def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
-    """Copy what Tune has written of its run beside the sweep, at `tune/NAME`: `tune.Tuner.restore` and `ResultGrid` open it there.
-
-    What cannot be copied is printed: the store has the results that count.
-    """
+    """Copy Tune's files to `tune/NAME` in the store, for `tune.Tuner.restore` and `ResultGrid`. A failure is only logged."""
     try:
         store.files.write_folder(folder, f"{TUNE}/{name}")
     except (OSError, StoreError) as error:
@@ -170,10 +168,10 @@ def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
 def run_trials(
     trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: PrintLine
 ) -> dict[str, TrialOutcome]:
-    """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
+    """Run trials in Tune in their order, `at_once` at a time; return how each ended, by key.
 
-    Tune gives concurrency and the place for a scheduler. The truth is the store: nothing is read back from Tune's own files,
-    and without room for them the trials that have scores still count.
+    Tune gives concurrency and a place for a scheduler. Results are read from the store only: without room for Tune's files the trials
+    that have scores still count.
     """
     by_key = {trial.key: trial for trial in trials}
     lines = _TrialLines(by_key, print_line)
@@ -196,7 +194,7 @@ def run_trials(
 
 
 def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Submission, body: Body) -> None:
-    """One trial, in an actor that only waits: its stages are built where the board puts them; its dev scores reach Tune as they come."""
+    """One trial, in an actor that only waits: the board decides where its stages are built; its dev scores are reported to Tune."""
     trial = trials[config["trial"]]
     board = BoardClient(submission, body)
     train = trial.scores.encoder
@@ -222,16 +220,16 @@ class _Listed(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: what is finished is in the store."""
+        """Do nothing: finished stages are in the store."""
 
 
 def config_of(trial: Trial) -> dict[str, Any]:
-    """A trial's values as Tune has them."""
+    """Return a trial's values as Tune's config."""
     return {"trial": trial.key, "method": trial.method, "seed": trial.seed, "fold": trial.fold, **dict(trial.params)}
 
 
 class _UntilStopped(tune.Stopper):
-    """Ends Tune's run with the first trial that says that the sweep was stopped; the others would only say the same, one by one."""
+    """Ends Tune's run with the first trial that reports a stopped sweep; the others would report the same, one by one."""
 
     def __init__(self) -> None:
         self._is_stopped = False
@@ -245,10 +243,7 @@ class _UntilStopped(tune.Stopper):
 
 
 class _TrialLines(tune.Callback):
-    """Says how a trial ended, in place of Tune's table, and keeps the errors.
-
-    errors: by key, as they were raised where it happened; of trials whose actor was lost again and again, what Tune says of it.
-    """
+    """Prints how each trial ended, in place of Tune's table, and keeps the errors by key."""
 
     def __init__(self, trials: dict[str, Trial], print_line: PrintLine) -> None:
         self._trials = trials

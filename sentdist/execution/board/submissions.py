@@ -1,4 +1,4 @@
-"""The stages that are being built at this moment, and the submissions that need each of them."""
+"""Track stages in flight and the submissions that need them; post events; look up artifacts; run background tasks."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ from sentdist.tracking.tracker import NullTracker, Tracker
 
 @dataclass(kw_only=True)
 class Work:
-    """A stage that is being built. asked_by: the submissions that need it, for itself or as an input of something else. distance: stages
-    on the longest way from it to what was asked for itself."""
+    """A stage that is being built. asked_by: submissions that need it. distance: stages on the longest path to a requested stage."""
 
     ref: ray.ObjectRef
     stage: Stage
@@ -35,7 +34,7 @@ class Work:
 
 
 class StagesInFlight:
-    """At most one piece of work for each key. Iterating gives all work, an input before what waits for it."""
+    """At most one work for each key. Iteration yields inputs before the stages that wait for them."""
 
     def __init__(self) -> None:
         self._works: dict[str, Work] = {}
@@ -50,7 +49,7 @@ class StagesInFlight:
         return self._works.get(key)
 
     def holds(self, work: Work) -> bool:
-        """Whether it is still the work for its key: it may have been released, and the stage started again."""
+        """Return True if it is still the work for its key: it may have been released, and the stage started again."""
         return self._works.get(work.stage.key) is work
 
     def add(self, work: Work) -> None:
@@ -60,7 +59,7 @@ class StagesInFlight:
         del self._works[work.stage.key]
 
     def need(self, stage: Stage, submission_id: str, distance: int = 0) -> None:
-        """A submission needs a stage that is in flight, hence those of its inputs that are in flight."""
+        """Note that a submission needs a stage in flight, and its inputs in flight."""
         work = self.get(stage.key)
         if work is not None and (submission_id not in work.asked_by or distance > work.distance):
             work.asked_by.add(submission_id)
@@ -69,7 +68,7 @@ class StagesInFlight:
                 self.need(needed, submission_id, distance + 1)
 
     def release(self, submission_ids: Set[str]) -> list[Work]:
-        """Remove what only these submissions need; what waits for an input comes before the input."""
+        """Remove and return what only these submissions need, inputs last."""
         for work in self:
             work.asked_by -= submission_ids
         unneeded = [work for work in reversed(self._works.values()) if not work.asked_by]
@@ -78,42 +77,39 @@ class StagesInFlight:
         return unneeded
 
     def needed_by(self, submission_id: str) -> set[str]:
-        """The keys of what a submission needs."""
+        """Return the keys of the stages in flight that a submission needs."""
         return {work.stage.key for work in self if submission_id in work.asked_by}
 
     def with_all_inputs(self) -> list[Work]:
-        """What has nothing to wait for but the cluster."""
+        """Return the work whose inputs are finished."""
         return [work for work in self if not any(needed.key in self._works for needed in work.stage.inputs)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """Travels by pickle to the board, to stages and to trials; nothing in it changes a result.
-
-    sweep: name of the recipe. may_have: CPUs and GPUs that an autoscaler may bring the cluster to; None: nobody adds nodes.
-    """
+    """One submission of a sweep or search, sent to the board, stages and trials; nothing in it changes a result."""
 
     context: Context
     tracker: Tracker = field(default_factory=NullTracker)
     trainings_at_once: int = 1
-    sweep: str = "unnamed"
-    may_have: tuple[float, float] | None = None
+    sweep: str = "unnamed"  # name of the recipe
+    may_have: tuple[float, float] | None = None  # CPUs and GPUs that an autoscaler may extend the cluster to; None without autoscaler
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
 
 
 def most_pools(submissions: Iterable[Submission]) -> int:
-    """How many pools may be driven at once for these: as many as the one may that knows of the largest cluster."""
+    """Return how many pools may be driven at once for these submissions: the largest number of any of them."""
     found = (pools_at_once(trainings_at_once=one.trainings_at_once, workers=one.context.runtime.most_workers) for one in submissions)
     return max(found, default=1)
 
 
 def newest_may_have(submissions: Reversible[Submission]) -> tuple[float, float] | None:
-    """What the newest of these found that an autoscaler may bring the cluster to; it was asked on its head, where that is known."""
+    """Return what an autoscaler may extend the cluster to, from the newest submission that knows it."""
     return next((found for one in reversed(submissions) if (found := one.may_have) is not None), None)
 
 
 def stopped(sweep: str, *, goes_on: str = "trainings go on from their last checkpoints") -> SweepStopped:
-    """The error that a stopped submission gets. goes_on: what happens when it is submitted again."""
+    """Return the error of a stopped submission. goes_on: what happens when it is submitted again."""
     return SweepStopped(
         where=sweep,
         found="that it was stopped by `sentdist stop`",
@@ -129,29 +125,29 @@ Body = Callable[[Stage, Submission, "EventSink"], Artifact]
 
 @dataclass(frozen=True, kw_only=True)
 class EventSink:
-    """Posts to the board what happens to stages; travels to whoever builds one. every_s: seconds between two heartbeats."""
+    """Posts events of stages to the board; sent to the process that builds a stage. every_s: seconds between two heartbeats."""
 
     board: Any  # the actor's handle
     every_s: float = STANDSTILL_S / BEATS_IN_TIME
     order: tuple[str, int] | None = None  # name of the worker group that builds the stage, and number of the order
 
     def post(self, event: StageEvent) -> None:
-        """Post an event and go on; events to a dead board are dropped."""
+        """Post an event without waiting; events to a dead board are dropped."""
         self.board.post.remote(event)
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Post a heartbeat, as `post` posts an event."""
+        """Post a heartbeat without waiting."""
         self.board.beat.remote(heartbeat)
 
     def call_group(self) -> None:
-        """Have the other workers of the group begin this stage, too."""
+        """Let the other workers of the group begin this stage."""
         assert self.order is not None, "a training of several workers is built by a group"
         ray.get(self.board.begin.remote(*self.order))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupMember:
-    """What every worker of a group that stays is handed. name: of the group. body: builds a stage, on the group's first worker."""
+    """Arguments of every worker of a group. name: of the group. body: builds a stage, on the group's first worker."""
 
     name: str
     demand: Demand
@@ -160,7 +156,7 @@ class GroupMember:
 
 
 class ArtifactLookup:
-    """Stages that were looked up, with their artifacts. Others build meanwhile: stages that have ended are looked up again (`forget`)."""
+    """Stages that were looked up, with their artifacts. Stages that ended meanwhile are looked up again (`forget`)."""
 
     def __init__(self, store: ArtifactStore) -> None:
         self._store = store
@@ -168,7 +164,7 @@ class ArtifactLookup:
         self._ended: set[str] = set()  # since the last question was put
 
     def unknown(self, stage: Stage, *, is_settled: Callable[[Stage], bool]) -> dict[str, Stage]:
-        """What to ask for next, by key: a stage, or the inputs of what the store is known to lack; nothing of what is settled."""
+        """Return the stages to look up next, by key: the stage, or inputs of stages that the store lacks, without settled ones."""
         found: dict[str, Stage] = {}
         seen, left = set[str](), [stage]
         while left:
@@ -183,11 +179,11 @@ class ArtifactLookup:
         return found
 
     def found(self, key: str) -> Artifact | None:
-        """The artifact of a stage that is known; None if the store has none."""
+        """Return the artifact of a stage that was looked up; None if the store has none."""
         return self._known[key]
 
     async def ask(self, stages: Mapping[str, Stage]) -> None:
-        """Ask for stages, by key.
+        """Look up stages, by key.
 
         Raises:
             StoreError: the store cannot be read.
@@ -197,7 +193,7 @@ class ArtifactLookup:
         self._known |= {key: artifacts.get(key) for key in stages if key not in self._ended}
 
     def forget(self, key: str) -> None:
-        """Work on a stage has ended: what the store said before counts no more."""
+        """Forget the result for a stage whose work has ended."""
         self._known.pop(key, None)
         self._ended.add(key)
 
@@ -206,7 +202,7 @@ log = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks that nobody waits for. What one of them raises goes to the log of the process at once."""
+    """Tasks without a waiting caller. Their errors are logged at once."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()  # the loop itself keeps only weak references to its tasks
@@ -223,7 +219,7 @@ class BackgroundTasks:
 
 
 class ResizableSemaphore:
-    """A context that holds one place, and waits for it while all are taken. number: of places now; after a change call `recheck`."""
+    """An async context that waits for one of `number()` places; call `recheck` after that number has changed."""
 
     def __init__(self, number: Callable[[], int]) -> None:
         self._number = number
@@ -245,7 +241,7 @@ class ResizableSemaphore:
         self.recheck()
 
     def recheck(self) -> None:
-        """Let those who wait see whether there is a place now."""
+        """Let waiting tasks check for a place."""
         for turn in self._waiting:
             if not turn.done():
                 turn.set_result(None)

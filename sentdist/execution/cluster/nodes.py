@@ -1,4 +1,4 @@
-"""What the nodes of a cluster offer, and how many workers each holds."""
+"""Describe the nodes of a cluster, present and to come; count the workers each holds; give hosts notice to leave."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray._raylet import GcsClient  # type: ignore[attr-defined]  # as `ray drain-node`, which tells one host and takes seconds for each
+from ray._raylet import GcsClient  # type: ignore[attr-defined]  # as `ray drain-node`, which takes seconds for each host
 from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION  # type: ignore[attr-defined]
 
 from sentdist.errors import ResourceError, SentdistError, brief, counted, first_line
@@ -21,28 +21,28 @@ from sentdist.execution.cluster.address import HEAD_RESOURCE
 from sentdist.machine import GPUS
 from sentdist.plan.wording import parsed_yaml
 
-GPU_TYPE = "accelerator_type:"  # how Ray begins the name of the resource that a node with such GPUs has
+GPU_TYPE = "accelerator_type:"  # prefix of Ray's resource for nodes with GPUs of a type
 
 
 @dataclass(frozen=True, kw_only=True)
 class Node:
-    """What one node offers."""
+    """Resources of one node."""
 
     cpus: float
     gpus: float = 0.0
     memory_bytes: float = math.inf
-    gpu_bytes: float = math.inf  # memory of each GPU, where it is known
-    old_gpu: str | None = None  # the kind of its GPUs, where that is known and older than Ampere
-    gpu_types: tuple[str, ...] = ()  # what Ray calls them; sometimes a family and its member
+    gpu_bytes: float = math.inf  # memory of each GPU; infinite if unknown
+    old_gpu: str | None = None  # type of its GPUs if known and older than Ampere
+    gpu_types: tuple[str, ...] = ()  # Ray's names; sometimes a family and its member
 
 
 def nodes_of(rows: Iterable[Mapping[str, object]]) -> tuple[Node, ...]:
-    """The living nodes in the answer of `ray.nodes()`."""
+    """Return the living nodes in the answer of `ray.nodes()`."""
     return tuple(node_of(row["Resources"]) for row in rows if row["Alive"] and isinstance(row["Resources"], Mapping))
 
 
 def node_of(resources: Mapping[str, object]) -> Node:
-    """A node that offers what Ray's names say: CPU, GPU, memory (bytes), accelerator_type:NAME."""
+    """Return the node with these resources by Ray's names: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
     kinds = [kind for kind in GPUS if f"{GPU_TYPE}{kind}" in resources]
     return Node(
@@ -56,14 +56,16 @@ def node_of(resources: Mapping[str, object]) -> Node:
 
 
 def workers_on(node: Node, *, num_cpus: float, num_gpus: float) -> int:
-    """How many workers of that size a node holds."""
+    """Return how many workers of this size fit on a node."""
     by_cpus = how_often(node.cpus, num_cpus)
     return int(min(by_cpus, gpu_shares(node.gpus, num_gpus)) if num_gpus else by_cpus)
 
 
 def gpu_shares(gpus: float, num_gpus: float) -> float:
-    """How many requests of one size a node's GPUs serve. Ray takes a part from a single GPU, so 0.6 fits into four GPUs four times.
-    Of GPUs that are partly in use only the sum is known: what is left beyond whole GPUs counts as the rest of one."""
+    """Return how many requests of one size fit on a node's GPUs. Ray takes a fraction from one GPU, so 0.6 fits on four GPUs four times.
+
+    Only the sum of partly used GPUs is known: the fraction beyond whole GPUs counts as the rest of one.
+    """
     if num_gpus >= 1 or math.isinf(gpus):
         return how_often(gpus, num_gpus)
     whole = math.floor(gpus + 1e-9)
@@ -71,30 +73,30 @@ def gpu_shares(gpus: float, num_gpus: float) -> float:
 
 
 def how_often(offered: float, wanted: float) -> float:
-    """How often `wanted` fits; the small term forgives 0.1 + 0.2."""
+    """Return how often `wanted` fits; the small term allows for rounding, as in 0.1 + 0.2."""
     return offered if math.isinf(offered) else math.floor(offered / wanted + 1e-9)
 
 
 def smallest_gpu(nodes: tuple[Node, ...]) -> float:
-    """Memory of the smallest GPU, in bytes; infinite where it is not known, or there is none."""
+    """Return the memory of the smallest GPU in bytes; infinite if unknown or without GPUs."""
     return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
 
 
 def old_gpu_of(nodes: tuple[Node, ...]) -> str | None:
-    """The kind of a GPU older than Ampere, where there is one."""
+    """Return the type of a GPU older than Ampere, if there is one."""
     return next((node.old_gpu for node in nodes if node.gpus and node.old_gpu), None)
 
 
 VARIABLE = "SENTDIST_GROWS_TO"
 LAUNCHER_FILE = "~/ray_bootstrap_config.yaml"  # `ray up` leaves it on the head
 EXPECTED = 'a file of Ray\'s cluster launcher, or a list of node groups: [{"nodes": 4, "CPU": 8, "GPU": 1}]'
-REMEDY = "Correct it where the head is started; SENTDIST_GROWS_TO=[] counts only nodes that are there."
-UNBOUNDED = 1000  # nodes, of a group for which nobody gave a bound
+REMEDY = "Correct it where the head is started; SENTDIST_GROWS_TO=[] counts only present nodes."
+UNBOUNDED = 1000  # nodes of a group without a limit
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """Nodes of one kind that an autoscaler may add. most: how many of them there may be."""
+    """Nodes of one type that an autoscaler may add. most: largest number of them."""
 
     most: int
     offers: Node
@@ -102,7 +104,7 @@ class NodeGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterNodes:
-    """The nodes of a cluster. living: those that are there. to_come: those that an autoscaler may add to them."""
+    """The nodes of a cluster. living: present nodes. to_come: nodes that an autoscaler may add."""
 
     living: tuple[Node, ...]
     to_come: tuple[Node, ...] = ()
@@ -113,12 +115,12 @@ class ClusterNodes:
 
     @property
     def may_have(self) -> tuple[float, float] | None:
-        """CPUs and GPUs of all its nodes; None where none is to come."""
+        """CPUs and GPUs of all nodes; None if none is to come."""
         return (sum(node.cpus for node in self.nodes), sum(node.gpus for node in self.nodes)) if self.to_come else None
 
     @property
     def line(self) -> str | None:
-        """How many nodes are there and how many may come, as a sentence; None where none may come."""
+        """Numbers of present and future nodes, as a sentence; None if none is to come."""
         if not self.to_come:
             return None
         there = f"{counted(len(self.living), 'node')} of {len(self.nodes)} {'is' if len(self.living) == 1 else 'are'} there"
@@ -126,13 +128,13 @@ class ClusterNodes:
 
 
 def cluster_growth(environment: Mapping[str, str] = os.environ) -> ClusterNodes:
-    """What the cluster that this process is connected to has, and may become.
+    """Return the nodes of the connected cluster, with those that an autoscaler may add.
 
-    Read, the first that there is: the environment variable SENTDIST_GROWS_TO (a cluster launcher's file, or a JSON list of
-    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, KubeRay's object of this cluster, what Ray reports.
+    The first of these sources counts: the environment variable SENTDIST_GROWS_TO (a cluster launcher's file, or a JSON list of
+    `{"nodes": 4, "CPU": 8, "GPU": 1}`), the file that `ray up` leaves on the head, KubeRay's object of this cluster, Ray's report.
 
     Raises:
-        ResourceError: the variable says something else.
+        ResourceError: the variable or the launcher's file is not valid.
     """
     rows = ray.nodes()
     workers = nodes_of([row for row in rows if HEAD_RESOURCE not in (row["Resources"] or {})])
@@ -140,8 +142,12 @@ def cluster_growth(environment: Mapping[str, str] = os.environ) -> ClusterNodes:
 
 
 def nodes_to_come(living: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[Node, ...]:
-    """Nodes of the groups beyond those that live; a living node belongs to the first group with its CPUs and GPUs that has a place left.
-    living: without the head, which is in none.
+    """Return the nodes of the groups that do not live yet.
+
+    A living node takes a place of the first group with its numbers of CPUs and GPUs.
+
+    Args:
+        living: living nodes without the head, which is in no group.
     """
     left = list(groups)
     for node in living:
@@ -153,7 +159,7 @@ def nodes_to_come(living: Iterable[Node], groups: Iterable[NodeGroup]) -> tuple[
 
 
 def groups_of_launcher(config: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
-    """Groups of workers in a file of Ray's cluster launcher; a bound that they share counts for each, so that it refuses no sweep."""
+    """Return the groups of workers in a file of Ray's cluster launcher; a shared limit counts for each, so that no sweep is refused."""
     at_most = int(config.get("max_workers", UNBOUNDED))
     found = []
     for name, kind in config["available_node_types"].items():
@@ -163,7 +169,7 @@ def groups_of_launcher(config: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
 
 
 def groups_of_kuberay(spec: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
-    """Groups of workers in the `spec` of a RayCluster, up to their maxReplicas, if its autoscaler is on."""
+    """Return the groups of workers in the `spec` of a RayCluster, up to their maxReplicas, if its autoscaler is on."""
     if not spec.get("enableInTreeAutoscaling"):
         return ()
     # How Ray's own autoscaler reads CPUs, GPUs and memory from limits and start parameters.
@@ -173,7 +179,7 @@ def groups_of_kuberay(spec: Mapping[str, Any]) -> tuple[NodeGroup, ...]:
 
 
 def groups_of_list(rows: Iterable[Mapping[str, Any]]) -> tuple[NodeGroup, ...]:
-    """The groups in the list that SENTDIST_GROWS_TO may hold."""
+    """Return the groups in the list that SENTDIST_GROWS_TO may contain."""
     return tuple(NodeGroup(most=int(row["nodes"]), offers=node_of({key: row[key] for key in row if key != "nodes"})) for row in rows)
 
 
@@ -202,14 +208,13 @@ def _groups_in(launcher_file: Path) -> tuple[NodeGroup, ...]:
 
 
 def _is_of_this_cluster(launcher_file: Path) -> bool:
-    """Whether it lies on the head of the cluster: elsewhere it is what another one left behind."""
+    """Whether this host is the head of the cluster: on other hosts the file belongs to another cluster."""
     address = ray.get_runtime_context().gcs_address.rpartition(":")[0]
     return launcher_file.is_file() and address in (ray.util.get_node_ip_address(), "127.0.0.1", "localhost")
 
 
 def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
-    """What Kubernetes says of this cluster; nothing outside of Kubernetes, and where the head has no right to ask: KubeRay gives it
-    the right together with an autoscaler. Other trouble is printed."""
+    """The cluster's spec in Kubernetes; empty outside, or if the head may not read it (KubeRay allows it with an autoscaler)."""
     name, namespace = environment.get("RAY_CLUSTER_NAME"), environment.get("RAY_CLUSTER_NAMESPACE")  # KubeRay sets them in every pod
     if not name or not namespace or "KUBERNETES_SERVICE_HOST" not in environment:
         return {}
@@ -220,13 +225,13 @@ def _kuberay_spec(environment: Mapping[str, str]) -> Mapping[str, Any]:
         return dict(found["spec"])
     except (ImportError, OSError, ValueError, KeyError, TypeError) as error:  # of requests, too
         if getattr(getattr(error, "response", None), "status_code", None) not in (403, 404):
-            said = f"Kubernetes does not say what this cluster may become ({first_line(error)}): nodes that are there count."
-            print(f"{said} SENTDIST_GROWS_TO can say it instead.", file=sys.stderr)
+            warning = f"Kubernetes does not report how far this cluster may grow ({first_line(error)}): only present nodes count."
+            print(f"{warning} Set SENTDIST_GROWS_TO instead.", file=sys.stderr)
         return {}
 
 
 def _groups_of_ray() -> tuple[NodeGroup, ...]:
-    """What an autoscaler reported to Ray (those of some platforms do, that of `ray up` does not)."""
+    """The groups that an autoscaler reported to Ray (on some platforms; that of `ray up` does not)."""
     from ray._private.state import state  # Ray Train and Ray Data read it here too
 
     config = state.get_cluster_config()
@@ -239,9 +244,13 @@ def _groups_of_ray() -> tuple[NodeGroup, ...]:
 
 
 def leave(*, within_s: float, everywhere: bool) -> list[str]:
-    """Tell the connected cluster that this host, or every one, will be taken away; the addresses of those that go.
+    """Give notice that this host, or every host, of the connected cluster will leave; return the addresses of these hosts.
 
-    Trainings there write a checkpoint within seconds. Nothing is ended: that is for whoever takes the host away.
+    Trainings there write a checkpoint within seconds. No process is ended.
+
+    Args:
+        within_s: seconds until the hosts leave.
+        everywhere: True for all hosts.
 
     Raises:
         ResourceError: a host cannot be given notice.

@@ -1,4 +1,4 @@
-"""What a search does next: whom to try, who goes on, when it is over; every decision is noted before it has a consequence."""
+"""Choose trials, prune, stop; record every decision before it takes effect."""
 
 from __future__ import annotations
 
@@ -39,11 +39,15 @@ from sentdist.text import PrintLine
 
 
 def survives_rung(score: float, before: Sequence[float], keep: float) -> bool:
-    """Whether a trial that comes to a rung goes on: it is among the best `keep` of all that are there, itself included; of few, the best.
+    """Return True if a trial that reaches a rung is among the best `keep` there, itself included; among few, only the best goes on.
 
-    before: scores of the trials of its method that came there earlier. The rule is the one by which ASHA promotes (Li et al. 2020,
-    Algorithm 2), asked once, when a trial arrives: what is left is not taken up again. So a decision follows from what came before it, in
-    the order in which it came; Tune's own scheduler, which keeps that order in memory, could not repeat it after a restart.
+    The rule is ASHA's promotion (Li et al. 2020, Algorithm 2), applied once, when a trial arrives: pruned trials are not resumed. So
+    a decision depends only on earlier arrivals in their order; Tune's scheduler, which keeps that order in memory, could not repeat it
+    after a restart.
+
+    Args:
+        before: scores of the trials of its method that came there earlier.
+        keep: fraction that goes on.
     """
     better = sum(other > score for other in before)
     return better < max(1, math.floor(keep * (len(before) + 1) + 1e-9))
@@ -51,7 +55,7 @@ def survives_rung(score: float, before: Sequence[float], keep: float) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class ToRun:
-    """A trial to run. shares: those of its training that it has still to come to, in order."""
+    """A trial to run. shares: shares of its training still to reach, in order."""
 
     number: int
     method: str
@@ -61,12 +65,17 @@ class ToRun:
 
     @property
     def name(self) -> str:
-        """Number, method and suggestion, as a person reads them."""
+        """Number, method and suggestion as a phrase."""
         return f"{self.number} {self.method} ({suggestion_text(self.suggestion)})"
 
 
 def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
-    """How a trial stands: its rung and score, or how it ended. name: of the method. is_best: of those of its method that are finished."""
+    """Return a line on a trial: its rung and score, or how it ended.
+
+    Args:
+        name: name of the method.
+        is_best: whether it is the best finished trial of its method.
+    """
     where = f"trial {trial.number}  {name} ({suggestion_text(trial.suggestion)})"
     if trial.state == "failed":
         return f"{where}: FAILED: {trial.error}"
@@ -80,7 +89,7 @@ def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
 
 
 def too_short(trials: Sequence[SearchTrial], shares: Sequence[float]) -> str:
-    """Why a budget of hours has ended without a trial that is finished, and what one takes. shares: at which trials are scored."""
+    """Return a line on a budget of hours that ended without a finished trial. shares: at which trials are scored."""
     more = "With a larger budget the search goes on from here."
     furthest = max((trial for trial in trials if trial.rungs), key=lambda trial: trial.rungs[-1].share, default=None)
     if furthest is None:
@@ -91,27 +100,26 @@ def too_short(trials: Sequence[SearchTrial], shares: Sequence[float]) -> str:
 
 
 def without_finalist(method: str, planned: PlannedSearch, record: SearchRecord) -> str:
-    """That a method has no finalist, why, and how much time would do: for the longest of its own trials, or of those of others that came
-    to their end."""
+    """Return a line on a method without finalist: why, and the time needed by the longest of its trials, or of others' finished ones."""
     own = record.of_method(method)
     if own and all(trial.state == "failed" for trial in own):
         return f"{method}: all of its trials failed, so nothing is chosen."
-    said = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
+    line = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
     budget = planned.search.budget
     prices = [(trial.whole_s, trial.training_s) for trial in own if trial.rungs and trial.paid_s]
     prices = prices or [(trial.paid_s, trial.paid_s) for trial in record.trials if trial.state == "finished" and trial.paid_s]
     if budget is None or budget.hours is None or not prices:
-        return said
+        return line
     whole_s, training_s = max(prices)
     needed = max((sum(trial.paid_s for trial in record.trials) + training_s) / MOST_KEPT, 3600 * budget.hours + training_s)
     return (
-        f"{said} One takes about {duration(whole_s)}: with a budget of about {duration(needed)}, "
+        f"{line} One takes about {duration(whole_s)}: with a budget of about {duration(needed)}, "
         "finalists included, the same command goes on from here."
     )
 
 
 def keep_curve_of(store: ArtifactStore, train: Train, shares: Sequence[float]) -> None:
-    """Keep the curve of a training that goes on no more: its highest rung has it, and is going to be removed."""
+    """Keep the curve of a pruned training from its highest rung, which will be removed."""
     found = [artifact for share in sorted(shares) if share < 1.0 and (artifact := store.get(to_share(train, share))) is not None]
     with suppress(StoreError):
         if found:
@@ -128,7 +136,7 @@ def drop_below(store: ArtifactStore, train: Train, share: float, shares: Sequenc
 
 
 def drop_left(store: ArtifactStore, trials: Mapping[int, SearchTrial], trains: Mapping[int, Train], shares: Sequence[float]) -> None:
-    """Remove what an earlier submission left because it was killed before it could."""
+    """Remove rungs left by an earlier submission that was killed."""
     left = set()
     for number, trial in trials.items():
         is_over = trial.state in ("finished", "pruned")
@@ -147,11 +155,14 @@ Watch = Callable[[Sequence[SearchEvent]], None]
 
 
 class Conductor:
-    """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
+    """One search. Its decisions depend only on its recorded events: after a restart it decides the same.
 
-    context: whose `shares` are those of the search. watch: takes all that is noted, whenever there is more.
-    clock: None: `steady_clock()`. at_once: stages that run at the same time. until: when this submission ends, by the clock, in place of
-    the budget's hours; who gives it trains the finalists, too.
+    Args:
+        context: with the `shares` of the search.
+        watch: takes all recorded events whenever there is a new one.
+        clock: None for `steady_clock()`.
+        at_once: stages that run at the same time.
+        until: end of this submission by the clock, in place of the budget's hours; the caller keeps time for the finalists.
     """
 
     def __init__(
@@ -181,28 +192,27 @@ class Conductor:
         self._hours = Hours(self._search.budget, self._clock)
         self._earlier = StoreBefore(places=frozenset(), since=None)
         self._can_note = True
-        self._size: int | None = None  # of the file of this search's lines, behind its own last one
+        self._size: int | None = None  # of the file of this search's lines, after the last one written here
         self.reason: str | None = None
 
     @property
     def record(self) -> SearchRecord:
-        """All that is noted."""
+        """All recorded events as a record."""
         return self._state.record(self.planned.recipe.name)
 
     def trial(self, number: int) -> SearchTrial:
-        """How a trial stands."""
+        """Return a trial's state."""
         return self._state.trials[number]
 
     def line(self, number: int) -> str:
-        """How a trial stands, for people."""
+        """Return a trial's state as a line."""
         trial = self.trial(number)
         is_best = trial.state == "finished" and trial.dev == self._state.best_dev(trial.method)
         return trial_line(trial, self.planned.recipe.methods[trial.method].title or trial.method, is_best=is_best)
 
     @property
     def hours_left(self) -> float | None:
-        """For trials, until only the finalists' part of the budget is left; None without one of hours. The first trial that has reached a
-        rung has some time beyond the budget: had none come to its end, all would have been for nothing."""
+        """Hours for trials, without the finalists' part; None without a budget of hours. The first trial at a rung has additional time."""
         if self._until is not None:
             return max(0.0, self._until - self._clock()) / 3600
         left = self._hours.left
@@ -216,11 +226,11 @@ class Conductor:
         return any(trial.state == "finished" for trial in self._state.trials.values())
 
     def begin(self) -> None:
-        """Take up what an earlier submission has left, and note that this one begins.
+        """Resume what an earlier submission left, and record that this one begins.
 
         Raises:
             RecipeError: the budget is too small for one trial; nothing was started.
-            StoreError: the store cannot be written, or has no room for the finalists.
+            StoreError: the store cannot be written, or is too small for the finalists.
         """
         self._can_judge = self._until is not None or check_budget(self.planned, self.forecasts)
         store, name = self.context.store, self.planned.recipe.name
@@ -256,7 +266,7 @@ class Conductor:
             self._print_line(warning)
 
     def next(self) -> ToRun | None:
-        """The next trial; None when there is none to begin: the search is over, or ends with the trials that run."""
+        """Return the next trial; None if there is none: the search is over, or ends with the running trials."""
         if self.reason is not None:
             return None
         if (reason := self._spent()) is not None:
@@ -287,10 +297,13 @@ class Conductor:
         return None
 
     def arrive(self, number: int, share: float, found: RungScore | None = None) -> bool:
-        """Note that a trial has come to a share of its training; whether it goes on. found: how it stood there; None: the store has it.
+        """Record that a trial has reached a share of its training; return True if it goes on.
+
+        Args:
+            found: its score at the share; None to read it from the store.
 
         Raises:
-            RecipeError: by the first speed that is measured, the budget is too small for one trial.
+            RecipeError: by the first measured speed, the budget is too small for one trial.
         """
         train = self._trains[number]
         stage = to_share(train, share)
@@ -326,11 +339,11 @@ class Conductor:
         return True
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Note that a trial cannot be finished."""
+        """Record that a trial failed."""
         self._end(number, "failed", error=named(error))
 
     def choose(self) -> tuple[Finalist, ...]:
-        """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""
+        """Record and return the best finished trials on dev of each method, with the reason for the end of the search."""
         left = None if self._until is not None else self._hours.left
         found, seeds = [], self._finalists.seeds(left, chosen=self._state.chosen)
         if len(seeds) < len(self.planned.recipe.seeds):
@@ -350,12 +363,12 @@ class Conductor:
         return tuple(found)
 
     def stop(self) -> None:
-        """Note that this submission ends here, unless the last note failed: perhaps another process carries the search out now."""
+        """Record that this submission ends here, unless the last record failed: another process may run the search now."""
         if self._can_note:
             self._note(SubmissionSeen(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
-        """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
+        """End a running trial if its last rung ends it: the search was stopped between the rung and the decision."""
         if not trial.rungs:
             return False
         if trial.rungs[-1].share >= 1.0:
@@ -403,7 +416,7 @@ class Conductor:
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         store, train, shares = self.context.store, self._trains[number], self._search.shares
         if state == "pruned":
-            keep_curve_of(store, train, shares)  # before it is noted: whoever shows the trial looks for its curve
+            keep_curve_of(store, train, shares)  # before the record: a viewer of the trial reads its curve
         self._note(TrialEnded(number=number, state=state, error=error, at=self._clock()))
         if state == "pruned":
             drop_below(store, train, 1.0, shares)
@@ -422,7 +435,7 @@ class Conductor:
         self._take(event)
 
     def _take(self, event: SearchEvent) -> None:
-        """Let an event have its effect, on what is known and on who suggests."""
+        """Apply an event to the state and the suggesters."""
         self._state.take(event)
         if isinstance(event, RungReached | TrialEnded):
             self._proposals.learn(event)

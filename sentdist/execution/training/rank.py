@@ -1,4 +1,4 @@
-"""A training as each of its workers runs it: alone in its process, or as a rank of a group."""
+"""Run a training on one worker, alone or as a rank of a group."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sentdist.tracking.tracker import RunHandle, TrackedCurve
 
 
 def engine_of(runtime: Runtime, device: str) -> MakeEngine:
-    """The engine that a runtime asks for, still lacking encoder and optimization."""
+    """Return a factory of the runtime's engine, which takes encoder and optimization."""
     match runtime.engine:
         case "torch":
             return partial(TorchEngine, device=device)
@@ -50,10 +50,7 @@ def engine_of(runtime: Runtime, device: str) -> MakeEngine:
 
 
 class ProgressReporter:
-    """Follows every event of a session; posts every tenth of the steps and every dev score.
-
-    heartbeats: get how far the training is.
-    """
+    """Follows every event of a session; posts every tenth of the steps and every dev score. heartbeats: get the current step."""
 
     def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
         self._stage = stage
@@ -67,11 +64,11 @@ class ProgressReporter:
         heartbeats.report_step(session.progress.step, self._num_steps)
 
     def close(self) -> None:
-        """The training is over, well or not."""
+        """End the tracking run, after success or failure."""
         self._run.close()
 
     def on_event(self, event: StepReport | DevScore) -> None:
-        """Pass one event on; never raises and never waits for anybody."""
+        """Pass an event on; never raise and never wait."""
         self._curve.follow()
         self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, StepReport):
@@ -82,12 +79,13 @@ class ProgressReporter:
 
 
 def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
-    """Train as the first worker, together with the others where there are some.
-    It goes on from the last checkpoint if an earlier attempt left one; the board asks again when this process or the group is lost.
+    """Train as the first worker, together with any others, from the last checkpoint if there is one.
+
+    The board repeats the call if this process or the group is lost.
 
     Raises:
-        SentdistError: what a person must fix; of a group, raised on all workers at the same step.
-        Exception: what ends the process or the group.
+        SentdistError: an error that the user must fix; in a group, raised on all workers at the same step.
+        Exception: an error that ends the process or the group.
     """
     if sink.order is not None:
         sink.call_group()
@@ -99,7 +97,7 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
 
 
 def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
-    """One worker from start or checkpoint to the end; the first one tells of it and commits, the others give None."""
+    """Train on one worker to the end; the first one reports, commits and returns the artifact, the others return None."""
     started = time.perf_counter()
     ranks = ranks_here()
     with ranks.errors_on_all():  # one host of a cluster may have a GPU that its torch cannot use
@@ -129,11 +127,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
-    """Have all ranks make the tokens of the corpus together where there are none: a session of one rank would make all by itself.
-
-    Raises:
-        SentdistError: what one of them raised, on all of them.
-    """
+    """Make missing tokens of the corpus on all ranks together (one session would make all alone); all ranks raise the error of one."""
     if ranks.world_size == 1:
         return
     missing = ranks.from_first(partial(_missing_tokens, stage, context))
@@ -151,7 +145,7 @@ def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
-    """A session on every worker, or the error of one of them on every worker."""
+    """Start a session on every worker, or raise the error of one on all."""
     with ranks.errors_on_all():
         device = _device(context.runtime)
         bank = placed(bank_of(stage, context), stage, context, torch.device(device))
@@ -161,6 +155,6 @@ def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession
 def _device(runtime: Runtime) -> str:
     if not dist.is_initialized():
         return str(device_of(runtime))
-    from ray.train.torch import get_device  # seconds, which a worker without Ray Train never pays
+    from ray.train.torch import get_device  # takes seconds; not needed without Ray Train
 
     return str(get_device())

@@ -1,4 +1,4 @@
-"""How a training begins, goes on from a checkpoint and writes one, with the events that say so."""
+"""Start a training or resume it from a checkpoint, decide when to write checkpoints, and post the events."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from sentdist.stages.train import TrainSession
 
 
 def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> TrainSession:
-    """A session that goes on from the newest checkpoint of use, or begins; on every rank alike. sink: of the rank that speaks.
+    """Return a session resumed from the newest usable checkpoint, or a new one; the same on every rank.
 
-    Says which checkpoint it goes on from, why others are of no use, and where those lie now.
+    Args:
+        sink: on the first rank only; gets events on the checkpoint used, and why and where others were moved.
     """
     session, is_fresh = make(), True
 
@@ -45,15 +46,15 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
         if step is not None:
             sink.post(_event(stage, session, "resumed"))
         elif notes:
-            sink.post(_event(stage, session, "resumed", message="starts over: no checkpoint is of use"))
+            sink.post(_event(stage, session, "resumed", message="starts over: no checkpoint is usable"))
     return session
 
 
 def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train | Rung, sink: EventSink | None) -> None:
-    """Write a checkpoint. One that cannot be written is reported, and the training goes on: what it had written before is still there.
+    """Write a checkpoint. If it cannot be written, report that and go on with the one before.
 
     Raises:
-        ArtifactLost: an input was changed under the training, as any rank saw it; on all ranks. Earlier checkpoints are of the whole input.
+        ArtifactLost: a rank saw that an input was changed meanwhile; raised on all ranks. Earlier checkpoints are of the intact input.
     """
     with running.ranks.errors_on_all():
         if (loss := lost_input()) is not None:
@@ -65,7 +66,7 @@ def save_checkpoint(session: TrainSession, running: RunningFolder, stage: Train 
 
 
 def post_resumed(stage: Train | Rung, session: TrainSession, sink: EventSink, message: str | None) -> None:
-    """Say that a training goes on from a rung, or why it does not."""
+    """Post that a training goes on from a rung, or why it does not."""
     sink.post(_event(stage, session, "resumed", message=message))
 
 
@@ -77,16 +78,16 @@ def _event(stage: Train | Rung, session: TrainSession, what: What, message: str 
     )  # fmt: skip
 
 
-# A dev score is worth a checkpoint, but on quick trainings (a score a second) writing 270 MB each time would cost more than training.
+# A dev score is worth a checkpoint, but on fast trainings (a score a second) writing 270 MB each time would cost more than training.
 SCORE_FRACTION = 0.1
 
 
 class CheckpointClock:
-    """Due every `checkpoint_every_s` seconds, at a dev score once a tenth of that has passed, and once as soon as a host is about to leave;
-    where the engine has begun another step by then, after that one.
+    """Decides when a checkpoint is due: every `checkpoint_every_s` seconds, at a dev score after a tenth of that, and once when a host is
+    about to leave; if the engine has begun another step by then, after that step.
 
-    The first rank's clock decides, and any rank may hurry all. Their `vote` comes to all ranks with the events of a session, so that
-    all come to the same answer, and no step has a collective more.
+    The first rank's clock decides, but any rank with a leaving host makes one due. All ranks get the sum of their `vote`s with the
+    events of a session, so that they decide alike without an additional collective.
     """
 
     def __init__(self, runtime: Runtime, *, rank: int = 0, is_leaving: Callable[[], bool] = lambda: False) -> None:
@@ -96,22 +97,22 @@ class CheckpointClock:
         self._is_leaving = is_leaving
         self._has_hurried = False
         self._since = time.monotonic()
-        self.is_owed = False  # whether one was due at an event at which none could be written: the engine was ahead
+        self.is_owed = False  # whether one was due when none could be written, because the engine was ahead
 
     def restart(self) -> None:
-        """A checkpoint was written."""
+        """Note that a checkpoint was written."""
         self._since = time.monotonic()
         self._has_hurried = self._has_hurried or self._is_leaving()
 
     def vote(self) -> float:
-        """What this rank tells all ranks. The first one: the seconds since the last checkpoint; the others: 0. Any of them: infinity, while
-        its host is about to leave and no checkpoint was written since it knows."""
+        """Return this rank's vote: seconds since the last checkpoint on the first rank, 0 on others; infinity while its host is about to
+        leave and no checkpoint was written since the notice."""
         if self._is_leaving() and not self._has_hurried:
             return math.inf
         return time.monotonic() - self._since if self._is_first else 0.0
 
     def is_due(self, event: StepReport | DevScore, *, votes: float) -> bool:
-        """Whether to write one now. votes: the sum of those of all ranks at this event."""
+        """Return True if a checkpoint must be written now. votes: sum over all ranks at this event."""
         if isinstance(event, DevScore):
             return votes >= self._every_s * SCORE_FRACTION
         is_due = self.is_owed or ((event.step + 1) % self._look_every == 0 and votes >= self._every_s)

@@ -1,4 +1,4 @@
-"""Workers that stay, as a run of Ray Train V2: they have its process group and its fault model, and build what the board orders."""
+"""Run a group of workers in Ray Train V2, which stays and builds stage after stage as the board orders."""
 
 from __future__ import annotations
 
@@ -47,31 +47,30 @@ from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import NullRun
 
-# `ray.train` gives out these very classes at run time, but a type checker sees there those of Train V1.
-
+# Imported from `ray.train.v2`: `ray.train` exports the same classes at run time, but a type checker sees those of Train V1.
 
 # Ray Train's controller answers `ray.train.report` once a health check: at its default of 2 s a dev score would cost up to 2 s.
 HEALTH_CHECK_S = 0.2
 HEALTH_CHECK_LARGE_S = 2.0
 LARGE_CLUSTER_NODES = 16
 
-# What fits was checked before anything started; a group that must wait for another training's workers waits as long as that takes.
+# `capacity` has checked that the group fits; it waits for another training's workers without a limit in practice.
 WORKER_GROUP_START_S = 7 * 24 * 3600
-SIZED_AGAIN_S = 60  # a group whose size may change, and that does not get the workers it was to have, looks again how many there are
+SIZED_AGAIN_S = 60  # after this time an elastic group without enough workers counts again how many it can get
 
-# Ray's own default is no limit: a group that cannot start would be tried forever. One whose size may change is to be tried again.
+# Ray's default is no limit: a group that cannot start would be tried forever. Only an elastic group is tried without limit.
 CONTROLLER_FAILURES = 3
 
 
 def run_worker_group(member: GroupMember) -> None:
     """Start the workers and wait until they leave; this process reserves nothing.
 
-    A group that is lost is not started again here: the board knows what it was building, and counts its losses.
-    Checkpoints lie in the store (see checkpoints.py); what Ray Train itself writes lies on local scratch and is never needed again.
+    A lost group is not restarted here: the board knows what it was building, and counts its losses.
+    Checkpoints are in the store (see checkpoints.py); Ray Train's own files are on local scratch and not needed later.
 
     Raises:
-        GroupLostError: a worker, the controller or a host is gone, or a worker raised something, be it while the group was set up.
-        TrainingFailedError: Ray Train itself could not start or hold the group.
+        GroupLostError: a worker, the controller or a host is gone, or a worker raised an error, also during set-up.
+        TrainingFailedError: Ray Train could not start or hold the group.
     """
     demand = member.demand
     os.environ.update(controller_environment(len(nodes_of(ray.nodes())), change=demand.change))
@@ -109,18 +108,18 @@ def run_worker_group(member: GroupMember) -> None:
 
 
 def controller_environment(num_nodes: int, *, change: ElasticWidth | None = None) -> dict[str, str]:
-    """What Ray Train reads from environment variables only, and passes on to its controller."""
+    """Return settings that Ray Train reads from environment variables only, and passes on to its controller."""
     starts_within_s = SIZED_AGAIN_S if change else WORKER_GROUP_START_S
     return {
         "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": str(HEALTH_CHECK_S if num_nodes < LARGE_CLUSTER_NODES else HEALTH_CHECK_LARGE_S),
         "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(starts_within_s),
-        # On one node nobody is left to be warned of its going; the watcher would be one more process for each training.
+        # On one node no other host remains to be warned; the watcher would be one more process for each training.
         "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "1" if num_nodes > 1 else "0",
     }
 
 
 class _GpuBackend(_TorchBackend):
-    """Asks each worker first whether its torch can use its GPU: where it cannot, the process group ends in words of NCCL."""
+    """First checks on each worker that torch can use its GPU; otherwise the process group would fail with an NCCL error."""
 
     def on_start(self, worker_group: Any, backend_config: Any) -> None:
         worker_group.execute(_check_gpu)
@@ -128,7 +127,7 @@ class _GpuBackend(_TorchBackend):
 
 
 class GpuConfig(TorchConfig):
-    """How the workers of a group with GPUs find each other."""
+    """Torch configuration of a group with GPUs."""
 
     @property
     def backend_cls(self) -> type[_TorchBackend]:
@@ -154,15 +153,14 @@ def _scaling(demand: Demand) -> ScalingConfig:
 
 
 def _work(member: GroupMember) -> None:
-    """One worker. It imports here what would cost the process that only waits for it seconds and half a gigabyte."""
+    """Body of one worker."""
     collect_rarely()
-
     build_orders(member)
 
 
 @contextmanager
 def _same_interrupt() -> Iterator[None]:
-    """Ray Train's handler of SIGINT holds the controller: as long as it stands, the controller's processes outlive their training."""
+    """Restore the handler of SIGINT: Ray Train's holds the controller, whose processes would outlive their training."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -180,7 +178,7 @@ def _worker_environment(demand: Demand) -> dict[str, str]:
 def _worker_error(error: TrainingFailedError) -> BaseException:
     """The root cause in Ray Train's summary: ranks that only lost their peers come after the one that failed."""
     failures = [_cause(failure) for failure in getattr(error, "worker_failures", {}).values()]
-    for kind in (SentdistError, GONE):  # a rank that died says nothing; what its peers raise then is only that it is gone
+    for kind in (SentdistError, GONE):  # a rank that died raises nothing; its peers then only raise that it is gone
         for failure in failures:
             if isinstance(failure, kind):
                 return failure
@@ -191,17 +189,17 @@ def _cause(failure: BaseException) -> BaseException:
     return failure.health_check_failure if isinstance(failure, WorkerHealthCheckFailedError) else failure
 
 
-TRIES, PAUSE_S = 60, 2.0  # how often a question is put to a board that is out of reach; then the group counts as lost
-OTHERS_TELL_S = 60.0  # after an error that all workers should have met, the first one tells the board of it within so long
+TRIES, PAUSE_S = 60, 2.0  # calls to an unreachable board, and seconds between them; then the group counts as lost
+OTHERS_TELL_S = 60.0  # time within which the first worker reports an error that all workers should have met
 
 
 def build_orders(member: GroupMember) -> None:
-    """Build what the board orders until it says that the group shall leave, or is gone itself.
+    """Build what the board orders until it sends the group away or has died.
 
     Raises:
-        Exception: what a training of several workers met that is none of ours, such as a peer that is gone: the group is lost with it.
-        SentdistError: what a worker met that is not the first, and the first one does not tell of: it waits for this one.
-        ActorUnavailableError: the board stays out of reach: the group is lost, too.
+        Exception: not a SentdistError, for example a lost peer: the group is lost.
+        SentdistError: a worker other than the first met it alone; the first one waits for this worker.
+        ActorUnavailableError: the board stays unreachable: the group is lost.
     """
     is_first = ranks_here().is_first
     number, known_modules, met = 0, 0, None
@@ -220,7 +218,7 @@ def build_orders(member: GroupMember) -> None:
 
 
 def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
-    """Called on the first worker of a group: make the shards of a stage together with the other workers."""
+    """Make the shards of a stage with all workers of a group; called on the first one."""
     sink.call_group()
     artifact = _build_shards(stage, submission.context, sink)
     assert artifact is not None, "the first worker commits"
@@ -232,8 +230,7 @@ def _build_shards(stage: Sharded, context: Context, sink: EventSink) -> Artifact
 
 
 def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exception:
-    """What the first worker answers to an order: an artifact or an error. An error that may only mean that another worker is gone is
-    raised instead."""
+    """The first worker's answer to an order: an artifact or an error. An error that may mean a lost worker is raised instead."""
     try:
         return member.body(order.stage, order.submission, sink)
     except Exception as error:
@@ -243,26 +240,26 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
 
 
 def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool, device: str) -> Order | None:
-    """What the board orders next; None: the group shall leave.
+    """The board's next order; None if the group must leave.
 
-    met: the error that ended the last order on this worker. If the first worker met it too, it tells the board, which sends the group away.
-    If it does not, it waits for this worker in a collective, up to half an hour: so this one raises its error after OTHERS_TELL_S.
+    met: the error that ended the last order on this worker. If the first worker met it too, it reports it, and the board sends the group
+    away. Otherwise it waits for this worker in a collective, up to half an hour: so this one raises its error after OTHERS_TELL_S.
     """
     within_s = None if met is None else OTHERS_TELL_S
     try:
         order: Order | None = _answer(board.next_order, name, after, within_s=within_s, is_first=is_first, device=device)
     except GetTimeoutError:
-        assert met is not None, "only after an error there is an end to waiting"
+        assert met is not None, "only a wait after an error has a timeout"
         raise met from None
     return order
 
 
 def _follow(order: Order, sink: EventSink) -> SentdistError | None:
-    """What the other workers do for an order that the first one has begun. An error that a person must fix is met by all workers at the
-    same step; the first one tells the board, here it is returned.
+    """Do a worker's part of an order that the first one has begun. An error that the user must fix is met by all workers at the same
+    step; the first one reports it to the board, here it is returned.
 
     Raises:
-        SentdistError: what this one alone met, as a GPU that is full or an input that was changed under it; the group is lost with it.
+        SentdistError: this worker alone met it, for example a full GPU or a changed input; the group is lost.
     """
     stage, context = order.stage, order.submission.context
     with explain_full_gpu(stage, context), inputs_watched():
@@ -280,7 +277,7 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
 
 
 def _device(demand: Demand) -> str:
-    """What kind of GPU this process computes on; "": a CPU, which are taken for equally fast."""
+    """Name of this process's GPU; "" for a CPU (all CPUs count as equally fast)."""
     if demand.num_gpus:
         keep_gpu_memory_whole()  # before torch is asked anything of the GPU
     return torch.cuda.get_device_name() if demand.num_gpus and torch.cuda.is_available() else ""
@@ -288,7 +285,7 @@ def _device(demand: Demand) -> str:
 
 @contextmanager
 def _until_the_board_is_gone() -> Iterator[None]:
-    """Leave quietly when the board has died: whoever needs the work asks another board."""
+    """Leave quietly when the board has died: jobs that need the work start another board."""
     try:
         yield
     except ActorUnavailableError:
@@ -298,10 +295,10 @@ def _until_the_board_is_gone() -> Iterator[None]:
 
 
 def _answer(question: Any, *args: object, within_s: float | None = None, **options: object) -> Any:
-    """The board's answer, asked for again when the connection breaks: questions are numbered, so the board may be asked twice.
+    """The board's answer; the call is repeated when the connection breaks, which numbered calls allow.
 
     Raises:
-        GetTimeoutError: there is none within so many seconds; None waits forever.
+        GetTimeoutError: no answer within `within_s` seconds; None waits forever.
     """
     for _ in range(TRIES - 1):
         try:
@@ -312,8 +309,8 @@ def _answer(question: Any, *args: object, within_s: float | None = None, **optio
 
 
 def _let_go() -> None:
-    """Give back what a stage leaves behind: nothing of it may be held while the next one runs, or while the group waits."""
+    """Free what a stage leaves, before the next one runs and while the group waits."""
     gc.collect()
-    gc.collect()  # an engine of DeepSpeed takes its hooks out as it goes, and only then nothing holds it
+    gc.collect()  # an engine of DeepSpeed removes its hooks in the first pass; only the second can free it
     give_back_freed_memory()
     give_back_gpu_memory()
