@@ -240,8 +240,8 @@ def _check_search(recipe: Recipe) -> None:
 def _check_gpus(runtime: Runtime) -> None:
     if runtime.most_workers > 1 and runtime.gpus_per_worker % 1:
         raise ValueError(
-            f"runtime.gpus_per_worker: found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers per training; expected a whole "
-            "number: NCCL does not let two workers of a training share a GPU. Set it to 1, or runtime.workers=1"
+            f"runtime.gpus_per_worker: found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers per training; expected a "
+            "whole number: NCCL does not let two workers of a training share a GPU. Set it to 1, or runtime.workers=1"
         )
 
 

@@ -84,7 +84,7 @@ def _check_judged(kind: TaskKind, source: str, resolver: Resolver, *, where: str
         raise DataError(
             where=where,
             found=f"one table, {source}",
-            expected="documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, given as NAME, or a BEIR folder",
+            expected="documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, as NAME, or a BEIR folder",
             remedy=_instead_of_one_table(source),
         )
 
