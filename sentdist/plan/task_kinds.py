@@ -299,8 +299,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="reranking", main=Measure(name="map", title="MAP", unit="mean average precision × 100"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table="Re-ranking",
-            own="a row per candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row per query, as in mteb: `query`, "
-            "lists `positive` and `negative`; optional `group` (of queries)",
+            own="a row per candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row per query, as in mteb: "
+            "`query`, lists `positive` and `negative`; optional `group` (of queries)",
             averages="precision", chooses=True, counts_candidates=True,
             has_queries=True, make=_reranking, encodes=_two_each,
         ),
