@@ -23,7 +23,7 @@ class RowsCorpus(CorpusStage):
 
     kind: ClassVar[str] = "corpus"  # in keys and folders of artifacts
     revision: ClassVar[int] = 1
-    holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
+    holds: ClassVar[str] = "an anchor, its positive, and optionally a hard negative"
     reader: ClassVar[str] = "sentdist.stages.corpora:plain_rows"
 
     source: str
