@@ -152,7 +152,7 @@ def _mismatch_of_needs(term: Single, corpus: Rows) -> Mismatch | None:
         return Mismatch("graded pairs, most of which are not positives", "anchors with positives", remedy)
     if corpus.num_columns < needs.columns:
         remedy = "Give the corpus two columns: [sentence, sentence] for two views of each sentence."
-        return Mismatch("single sentences", "anchors with positives", remedy)
+        return Mismatch("sentences alone", "anchors with positives", remedy)
     if needs.relations and not corpus.relation_names:
         return Mismatch("rows without relations", "rows that name their relation", "Name a corpus of kind relations.")
     if needs.positives is not None and corpus.num_positives > needs.positives:
@@ -179,7 +179,7 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
             raise ValueError(f'{here}.{field}: "{other}" has no objective (an untouched checkpoint); expected a method with an objective')
     _check_objective(here, method)
     if method.of is not None and (method.objective is not None or method.start is not None or method.encoder):
-        raise ValueError(f"{here}.of: scores the encoder of another method; expected no objective, start or encoder in the same method")
+        raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
     if method.phis is not None and method.bank is None:
         raise ValueError(f"{here}.phis: has no effect without a bank; leave it out")
     if method.phis is not None and len(set(method.phis)) != len(method.phis):
@@ -187,7 +187,7 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
     if method.phis == ():
         raise ValueError(f"{here}.phis: found an empty set; expected at least one finite number (an rcl without regulators is info_nce)")
     if method.lexical is not None and (method.objective is not None or method.of is not None or method.encoder):
-        raise ValueError(f"{here}.lexical: is a row without an encoder; expected no objective, of or encoder in the same method")
+        raise ValueError(f"{here}.lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
     _check_untouched(here, method)
 
 

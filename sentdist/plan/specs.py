@@ -63,7 +63,7 @@ class RelationalScoring(Frozen):
         if not any(weight.weight for weight in self.weights):
             raise ValueError("weights: found no weight above 0; expected at least one, such as entailment: 1.0")
         if self.combine == "best" and any(weight.weight != 1.0 for weight in self.weights):
-            raise ValueError("weights: found weights other than 1 with combine best, which scores each relation alone; expected 1 for each")
+            raise ValueError("weights: found weights other than 1 with combine best, which scores each relation alone; expected 1 of each")
         if self.combine == "best" and (self.curve is not None or len(names) < 2):
             raise ValueError("combine: best needs two relations or more, and allows no curve")
         return self

@@ -76,8 +76,8 @@ def _watch() -> None:
 REASONS: dict[int | None, str] = {
     **WORDS,
     **dict.fromkeys(NO_RIGHT, "no permission to read or write"),
-    errno.ENOTDIR: "a file instead of a folder",
-    errno.EEXIST: "a file instead of a folder",
+    errno.ENOTDIR: "a file where a folder should be",
+    errno.EEXIST: "a file where a folder should be",
     errno.ELOOP: "a cycle of symbolic links",
 }
 BRING_BACK = "Was its file system unmounted, or the folder moved? Restore it and submit again: finished work in it is kept."
@@ -86,9 +86,9 @@ REMOTE_REASONS = (
     (r"OAuth2 access token", "no valid Google credentials"),
     (r"ExpiredToken|EXPIRED_TOKEN|HTTP status 400", "credentials that have expired or that the server refuses"),
     (r"ACCESS_DENIED|INVALID_ACCESS_KEY|INVALID_CLIENT_TOKEN|SIGNATURE|HTTP status 40[13]", "no permission, or wrong credentials"),
-    (r"SLOW_DOWN|THROTTLING|HTTP status 503", "a server that is too busy, after several tries"),
-    (r"INTERNAL_FAILURE|HTTP status 5\d\d", "an error of the server, after several tries"),
-    (r"NETWORK_CONNECTION|curlCode|CURL error", "a connection that fails, after several tries"),
+    (r"SLOW_DOWN|THROTTLING|HTTP status 503", "a server that is too busy, also after several tries"),
+    (r"INTERNAL_FAILURE|HTTP status 5\d\d", "an error of the server, also after several tries"),
+    (r"NETWORK_CONNECTION|curlCode|CURL error", "a connection that fails, also after several tries"),
     (r"NO_SUCH_BUCKET|NoSuchBucket", "no such bucket"),
 )
 

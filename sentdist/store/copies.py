@@ -159,7 +159,7 @@ class VerifiedFiles:
         for name, mark in self._marks.items():
             status = _status(self.folder / name)
             if status is None:
-                return f"{name}: moved while it was read"
+                return f"{name}: moved away while it was read"
             if (stamp := _Stamp.of(status)) == mark.stamp:
                 continue
             if status.st_ino != mark.inode:

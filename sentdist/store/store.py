@@ -285,7 +285,7 @@ class ArtifactStore:
             return self.storage.files_of(record)
         except StoreError as error:
             if isinstance(error.__cause__, FileNotFoundError) and not self._is_there(record):
-                raise self._lost(record.place, "moved while it was copied") from error
+                raise self._lost(record.place, "moved away while it was copied") from error
             raise
 
     def _is_there(self, record: Record) -> bool:
