@@ -279,12 +279,8 @@ def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
         raise with_decoder(RecipeError, where="encoder.checkpoint", found=section.checkpoint)
     num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:
-        raise RecipeError(
-            where="encoder.layers",
-            found=f"{section.layers}, but {section.checkpoint} has {num_layers} layers",
-            expected=f"1 to {num_layers}",
-            remedy="Lower it, or leave it out to keep all layers.",
-        )
+        found, expected = f"{section.layers}, but {section.checkpoint} has {num_layers} layers", f"1 to {num_layers}"
+        raise RecipeError(where="encoder.layers", found=found, expected=expected, remedy="Lower it, or leave it out to keep all layers.")
 
 
 def check_pooling(section: EncoderSection, declared: str | None) -> None:
@@ -301,12 +297,8 @@ def check_pooling(section: EncoderSection, declared: str | None) -> None:
 def check_length(field: str, max_length: int | None, pin: Pin) -> None:
     """Raise RecipeError if max_length exceeds the encoder's positions or declared length, as far as planning knows them."""
     if max_length is not None and pin.most_tokens is not None and max_length > pin.most_tokens:
-        raise RecipeError(
-            where=field,
-            found=f"{max_length:,}, but {pin.name} takes at most {pin.most_tokens:,} tokens",
-            expected=f"3 to {pin.most_tokens:,}",
-            remedy="Lower it, or use an encoder with more positions.",
-        )
+        found, expected = f"{max_length:,}, but {pin.name} takes at most {pin.most_tokens:,} tokens", f"3 to {pin.most_tokens:,}"
+        raise RecipeError(where=field, found=found, expected=expected, remedy="Lower it, or use an encoder with more positions.")
 
 
 def rate_remarks(training: Training, *, where: str) -> list[str]:
@@ -357,10 +349,8 @@ def check_batch(training: Training, runtime: Runtime, num_rows: int, *, where: s
             expected="at least two each (a single row has no other candidate)", remedy="Raise the batch size or use fewer workers.",
         )  # fmt: skip
     if num_rows < training.batch_size:
-        raise RecipeError(
-            where=f"{where}: training.batch_size", found=f"{training.batch_size} rows per batch, {num_rows} in the corpus",
-            expected="at least one full batch", remedy="Lower the batch size or add data.",
-        )  # fmt: skip
+        found, remedy = f"{training.batch_size} rows per batch, {num_rows} in the corpus", "Lower the batch size or add data."
+        raise RecipeError(where=f"{where}: training.batch_size", found=found, expected="at least one full batch", remedy=remedy)
 
 
 def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str) -> None:

@@ -22,10 +22,8 @@ def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) 
     """
     head, _, rest = dotted.partition(".")
     if _ITEM.fullmatch(head):
-        raise RecipeError(
-            where=where, found=f'"{head}"', expected="list items by index, from 0, separated by dots",
-            remedy=f"For the first one: {head.partition('[')[0]}.0",
-        )  # fmt: skip
+        remedy = f"For the first one: {head.partition('[')[0]}.0"
+        raise RecipeError(where=where, found=f'"{head}"', expected="list items by index, from 0, separated by dots", remedy=remedy)
     copy = dict(values)
     if not rest:
         copy[head] = value

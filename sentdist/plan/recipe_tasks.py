@@ -81,12 +81,8 @@ def _check_train(given: str, split: str, splits: Sequence[str]) -> None:
 def _check_judged(kind: TaskKind, source: str, resolver: Resolver, *, where: str) -> None:
     """Raise DataError if a source of queries and documents is a single table."""
     if kind.has_documents and not resolver.is_retrieval(source):
-        raise DataError(
-            where=where,
-            found=f"one table, {source}",
-            expected="documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, as NAME, or a BEIR folder",
-            remedy=_instead_of_one_table(source),
-        )
+        expected = "documents, queries and judgements: NAME_docs (or _faqs), NAME_queries and NAME_qrels, as NAME, or a BEIR folder"
+        raise DataError(where=where, found=f"one table, {source}", expected=expected, remedy=_instead_of_one_table(source))
 
 
 def _instead_of_one_table(source: str) -> str:

@@ -137,10 +137,8 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
     for path, axis in search.space.items():
         if len(axis.samples) > 1 and not any(path in found for found in fields.values()):
-            raise RecipeError(
-                where=f"search.space.{path}", found="values that lead to the same trainings", expected="a field that changes a training",
-                remedy="Drop the line; settings that do not change results are in runtime.",
-            )  # fmt: skip
+            found, remedy = "values that lead to the same trainings", "Drop the line; settings that do not change results are in runtime."
+            raise RecipeError(where=f"search.space.{path}", found=found, expected="a field that changes a training", remedy=remedy)
     planned = PlannedSearch(
         recipe=recipe,
         search=search,

@@ -149,12 +149,8 @@ def named_task(given: str) -> NamedTask:
     own = own_parts(given)
     known = next((known for known in OWN_KINDS if known == own.kind), None)
     if known is None or not own.source:
-        raise RecipeError(
-            where="task",
-            found=given,
-            expected=f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}",
-            remedy="Correct it.",
-        )
+        expected = f"KIND=SOURCE or KIND=SOURCE@SPLIT, KIND one of {', '.join(OWN_KINDS)}"
+        raise RecipeError(where="task", found=given, expected=expected, remedy="Correct it.")
     if own.split == "":
         raise RecipeError(
             where="task", found=f"{given}, without a split", expected="a split after @", remedy="Leave @ out to use all rows."

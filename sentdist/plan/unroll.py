@@ -204,12 +204,8 @@ class Builder:
         phis: Iterable[float | None] = (None,) if method.phis is None else sorted(method.phis)
         if method.phis is not None and (objective is None or phi_of(objective) is None):
             found = "the untouched checkpoint" if objective is None else objective.name
-            raise RecipeError(
-                where=f"methods.{name}.phis",
-                found=f"bank {method.bank} ({found})",
-                expected=f"a bank whose objective has a phi: {names_with('phi')}",
-                remedy="Leave phis out.",
-            )
+            expected, remedy = f"a bank whose objective has a phi: {names_with('phi')}", "Leave phis out."
+            raise RecipeError(where=f"methods.{name}.phis", found=f"bank {method.bank} ({found})", expected=expected, remedy=remedy)
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi) for phi in phis]
         return tuple(
             Bank(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)

@@ -33,12 +33,8 @@ def check_channels(view: View, probes: Probes | None, *, width: int | None, wher
         return
     first, last = view.channels
     if not 0 <= first < last or (width is not None and last > width):
-        raise RecipeError(
-            where=f"{where}.channels",
-            found=f"{first} to {last}",
-            expected=f"two numbers from 0 to {width or 'the width'}, the lower one first",
-            remedy="Correct the view.",
-        )
+        expected = f"two numbers from 0 to {width or 'the width'}, the lower one first"
+        raise RecipeError(where=f"{where}.channels", found=f"{first} to {last}", expected=expected, remedy="Correct the view.")
 
 
 def parts_of(objective: AnyObjective, width: int) -> dict[str, tuple[int, int]] | None:
@@ -70,12 +66,8 @@ def settled_view(view: View, objective: AnyObjective | None, *, width: int | Non
         return view if width is None else view.model_copy(update={"channels": parts[view.channels]})
     if parts is not None and width is not None and view.channels not in parts.values():
         tags, words = (f"{first} to {last}" for first, last in parts.values())
-        raise RecipeError(
-            where=f"{where}.channels",
-            found=f"{view.channels[0]} to {view.channels[1]}",
-            expected=f"a part of this encoder: tags ({tags}) or words ({words})",
-            remedy="Write channels: tags, or channels: words.",
-        )
+        expected, remedy = f"a part of this encoder: tags ({tags}) or words ({words})", "Write channels: tags, or channels: words."
+        raise RecipeError(where=f"{where}.channels", found=f"{view.channels[0]} to {view.channels[1]}", expected=expected, remedy=remedy)
     return view
 
 
@@ -106,12 +98,8 @@ def check_view(view: View, relations: tuple[str, ...], *, where: str) -> None:
     if view.relations is None:
         return
     if not relations:
-        raise RecipeError(
-            where=f"{where}.relations",
-            found="an encoder without relations",
-            expected="an encoder trained with the objective rse",
-            remedy="Leave relations out of this view, or train with rse.",
-        )
+        expected, remedy = "an encoder trained with the objective rse", "Leave relations out of this view, or train with rse."
+        raise RecipeError(where=f"{where}.relations", found="an encoder without relations", expected=expected, remedy=remedy)
     for relation in view.relations.relations:
         if relation not in relations:
             found, remedy = not_one_of(relation, relations), "Name relations of the encoder's corpus."

@@ -129,12 +129,8 @@ def reading(root: str, *, awaited: bool = False) -> Iterator[None]:
         with warn_if_silent(root) if awaited else nullcontext():
             yield
     except OSError as error:
-        raise StoreError(
-            where=root,
-            found=reason_of(error),
-            expected="a store that can be read",
-            remedy="Check the address, the network and the credentials. Finished work is kept; run it again.",
-        ) from error
+        remedy = "Check the address, the network and the credentials. Finished work is kept; run it again."
+        raise StoreError(where=root, found=reason_of(error), expected="a store that can be read", remedy=remedy) from error
 
 
 @contextmanager
@@ -169,12 +165,8 @@ def disk_errors_of_store(below: Path, *, shown: str) -> Iterator[None]:
 def refuse_little_room(root: str, free: int | None, needed_bytes: int) -> None:
     """Raise StoreError if fewer bytes are free than needed. free: None if unknown."""
     if free is not None and free < needed_bytes:
-        raise StoreError(
-            where=root,
-            found=f"{disk_size(free)} free",
-            expected=f"about {disk_size(needed_bytes)}",
-            remedy="Free space (`sentdist store gc` removes unused files) or use another store.",
-        )
+        remedy = "Free space (`sentdist store gc` removes unused files) or use another store."
+        raise StoreError(where=root, found=f"{disk_size(free)} free", expected=f"about {disk_size(needed_bytes)}", remedy=remedy)
 
 
 def reason_of(error: OSError) -> str:

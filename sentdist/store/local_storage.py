@@ -133,10 +133,8 @@ class LocalStorage(Storage):
         try:
             make_folder(self._staging)
         except FileNotFoundError as error:
-            raise StoreError(
-                where=self._shown, found="a path where no folder can be made", expected="a store that can be written",
-                remedy="Name another: --store, store= in Python, or SENTDIST_STORE.",
-            ) from error  # fmt: skip
+            expected, remedy = "a store that can be written", "Name another: --store, store= in Python, or SENTDIST_STORE."
+            raise StoreError(where=self._shown, found="a path where no folder can be made", expected=expected, remedy=remedy) from error
 
     def check(self) -> None:
         if self.was_written and not self._is_there():

@@ -219,10 +219,8 @@ def load_search(store: ArtifactStore, name: str) -> SearchRecord:
     """
     found = find_search(store, name)
     if found is None:
-        raise StoreError(
-            where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started",
-            remedy="Run `sentdist sweep` first, with a recipe that has `search:`.",
-        )  # fmt: skip
+        remedy = "Run `sentdist sweep` first, with a recipe that has `search:`."
+        raise StoreError(where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started", remedy=remedy)
     return found
 
 
