@@ -1,4 +1,4 @@
-"""Which objectives have a meaning for which rows, encoders and starts, and what an objective's defaults stand for there."""
+"""Check that objectives, methods and trainings fit their corpora, encoders and starts; resolve defaults that depend on the rows."""
 
 from __future__ import annotations
 
@@ -33,11 +33,7 @@ from sentdist.plan.wording import not_one_of
 
 
 def check_fit(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
-    """Refuse an objective whose terms need something that the corpus lacks.
-
-    Raises:
-        RecipeError: with the reason.
-    """
+    """Raise RecipeError if the corpus lacks something that a term of the objective needs."""
     for term in terms_of(objective):
         mismatch = _mismatch_of_needs(term, corpus)
         if mismatch is not None:
@@ -46,11 +42,7 @@ def check_fit(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
 
 
 def check_values(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
-    """Refuse an objective whose values have no meaning on rows that have all it needs.
-
-    Raises:
-        RecipeError: with the reason.
-    """
+    """Raise RecipeError if values of the objective are invalid for the rows of the corpus."""
     for term in terms_of(objective):
         mismatch = term.mismatch(corpus)
         if mismatch is not None:
@@ -58,11 +50,7 @@ def check_values(objective: AnyObjective, corpus: Rows, *, where: str) -> None:
 
 
 def check_encoder(objective: AnyObjective, *, pooling: str, pin: Pin, where: str) -> None:
-    """Refuse an objective that has no meaning for an encoder, as far as planning can know it.
-
-    Raises:
-        RecipeError: with the reason.
-    """
+    """Raise RecipeError if the objective is invalid for the encoder, as far as planning knows the encoder."""
     for term in terms_of(objective):
         mismatch = term.mismatch_of_encoder(pooling=pooling, width=pin.width_with(pooling), has_mask_token=pin.has_mask_token)
         if mismatch is not None:
@@ -70,11 +58,7 @@ def check_encoder(objective: AnyObjective, *, pooling: str, pin: Pin, where: str
 
 
 def check_start(objective: AnyObjective, corpus: AnyCorpus, start: Train | None, *, where: str) -> None:
-    """Refuse to keep what the encoder to start from does not have.
-
-    Raises:
-        RecipeError: no start, nothing to keep there, or something of another shape.
-    """
+    """Raise RecipeError if the objective keeps parameters that `start` lacks, or that have another shape there."""
     for term in terms_of(objective):
         mismatch = term.mismatch_of_start(None if start is None else _start(start, term, objective), corpus)
         if mismatch is not None:
@@ -82,61 +66,57 @@ def check_start(objective: AnyObjective, corpus: AnyCorpus, start: Train | None,
 
 
 def check_frozen(training: Training, objective: AnyObjective, selection: Selection | None, *, where: str) -> None:
-    """Refuse a frozen encoder where nothing is trained beside it, and what has no effect there.
-
-    Raises:
-        RecipeError: with the reason.
-    """
+    """Raise RecipeError if the encoder is frozen and nothing else is trained, or a setting has no effect on a frozen encoder."""
     if not training.freeze_encoder:
         return
-    # A layer in front of a term is trained, too: SimCSE's, which is dropped at test.
+    # The projection layer of a term is trained, too: SimCSE's, which is dropped at test.
     terms = [term.objective for term in objective.terms if not term.projected] if isinstance(objective, Sum) else [objective]
     for term in terms:
         mismatch = term.mismatch_of_frozen_encoder()
         if mismatch is not None:
-            found = mismatch._replace(found=f"{mismatch.found}, beside an encoder that is frozen")
+            found = mismatch._replace(found=f"{mismatch.found}, with a frozen encoder")
             raise found.refused(f"{where}: training.freeze_encoder with {term.name}")
     if training.layer_decay != 1.0:
-        mismatch = Mismatch(f"{training.layer_decay:g} for layers that do not move", "1 beside freeze_encoder", "Set layer_decay: 1 there.")
+        mismatch = Mismatch(f"{training.layer_decay:g} for frozen layers", "1 with freeze_encoder", "Set layer_decay: 1 there.")
         raise mismatch.refused(f"{where}.training.layer_decay")
     if selection is not None and selection.view.relations is None:
         mismatch = Mismatch(
-            found=f"{selection.name} to choose a checkpoint of an encoder that is frozen: all have one score, and the first would be kept",
-            expected="the last weights",
+            found=f"{selection.name} to choose a checkpoint of a frozen encoder: all checkpoints have the same score",
+            expected="no selection, which keeps the last weights",
             remedy="Set select: false there.",
         )
         raise mismatch.refused(f"{where}.select")
 
 
 def relations_of(objective: AnyObjective, corpus: AnyCorpus) -> tuple[str, ...]:
-    """Names of the relations that an encoder learns vectors of, in their order; empty where it has no relation table."""
+    """Return the names of the relations that the objective learns vectors for, in order; empty without a relation table."""
     return corpus.relation_names if any(term.needs.relations for term in terms_of(objective)) else ()
 
 
 def remarks(objective: AnyObjective, corpus: AnyCorpus, *, where: str) -> Iterator[str]:
-    """Sentences on what a user may not have meant, of a training that can be done."""
+    """Yield notes on settings of a valid training that the user may not have intended."""
     for term in terms_of(objective):
         if term.remark is not None:
             yield f"{where}: {term.name} {term.remark}."
     used = 1 + corpus.num_positives
     is_chosen = any(has_field(term, "hard_negatives") for term in terms_of(objective))
     if used < corpus.num_columns and not is_chosen and not uses_hard_negatives(objective):
-        yield f"{where}: {objective.name} reads no hard negatives: it trains on {used} of {corpus.num_columns} columns of {corpus.label}."
+        yield f"{where}: {objective.name} uses no hard negatives: it trains on {used} of {corpus.num_columns} columns of {corpus.label}."
 
 
 def unheeded(written: AnyObjective, corpus: Rows, *, where: str) -> Iterator[str]:
-    """Values that a person has written and rows settle otherwise: sentences."""
+    """Yield a note for each value in the recipe that the rows of the corpus override."""
     for term in terms_of(written):
         as_settled = _settled_term(term, corpus=corpus, phi=None)
         for name in sorted(term.model_fields_set):
             value, instead = getattr(term, name), getattr(as_settled, name)
             if value is not None and value != instead:
-                reason = "have no hard negatives" if name == "hard_negatives" else f"make it {json.dumps(instead)}"
+                reason = "have no hard negatives" if name == "hard_negatives" else f"set it to {json.dumps(instead)}"
                 yield f"{where}: {name} {json.dumps(value)} of {term.name} has no effect: the rows of {corpus.label} {reason}."
 
 
 def settled(objective: AnyObjective, corpus: Rows, *, phi: float | None) -> AnyObjective:
-    """One spelling per value: what a default stands for is written out, so that equal objectives have equal keys."""
+    """Return the objective with defaults replaced by the values they stand for on this corpus, so that equal objectives have equal keys."""
     return with_terms(objective, partial(_settled_term, corpus=corpus, phi=phi))
 
 
@@ -159,7 +139,7 @@ def _start(start: Train, term: Single, objective: AnyObjective) -> Start:
 
 
 def _names(objective: AnyObjective) -> tuple[str, ...]:
-    """The objective and its terms by name: what they learn is kept under the places of the terms."""
+    """Return the names of the objective and its terms: learned parameters are stored by position of the term."""
     return (objective.name, *(term.name for term in terms_of(objective)))
 
 
@@ -169,20 +149,19 @@ def _mismatch_of_needs(term: Single, corpus: Rows) -> Mismatch | None:
         return Mismatch("rows without labels", "graded pairs", "Name a corpus of kind graded.")
     if needs.labels == "refused" and corpus.labels is not None:
         remedy = f"Use the objective {names_where(labels='needed')}, or a corpus of kind rows."
-        return Mismatch("graded pairs, of which most are no positives", "anchors with positives", remedy)
+        return Mismatch("graded pairs, most of which are not positives", "anchors with positives", remedy)
     if corpus.num_columns < needs.columns:
-        remedy = "Give the corpus two columns: [sentence, sentence] for two views of each."
+        remedy = "Give the corpus two columns: [sentence, sentence] for two views of each sentence."
         return Mismatch("sentences alone", "anchors with positives", remedy)
     if needs.relations and not corpus.relation_names:
-        return Mismatch("rows of no relation", "rows that name their relation", "Name a corpus of kind relations.")
+        return Mismatch("rows without relations", "rows that name their relation", "Name a corpus of kind relations.")
     if needs.positives is not None and corpus.num_positives > needs.positives:
-        most = "one positive an anchor" if needs.positives == 1 else f"at most {needs.positives} positives an anchor"
+        most = "one positive per anchor" if needs.positives == 1 else f"at most {needs.positives} positives per anchor"
         several = [name for name, one in OBJECTIVES.items() if one.needs.positives is None and one.needs.negatives]
-        return Mismatch(
-            f"{corpus.num_positives} positives an anchor", most, f"Use the objective {' or '.join(several)}, or num_positives: 1."
-        )
+        remedy = f"Use the objective {' or '.join(several)}, or num_positives: 1."
+        return Mismatch(f"{corpus.num_positives} positives per anchor", most, remedy)
     if corpus.num_columns - 1 - corpus.num_positives < needs.negatives:
-        least = "at least one hard negative an anchor" if needs.negatives == 1 else f"at least {needs.negatives} hard negatives an anchor"
+        least = f"at least {'one hard negative' if needs.negatives == 1 else f'{needs.negatives} hard negatives'} per anchor"
         return Mismatch("no hard negatives", least, f"Use {InfoNCE().name}, or a corpus with negatives.")
     return None
 
@@ -192,12 +171,12 @@ UNTOUCHED = Method()
 
 
 def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
-    """Raise ValueError for fields of a method that do not go together, and for names of methods that there are not."""
+    """Raise ValueError for fields of a method that conflict, and for names of unknown methods."""
     here = f"methods.{name}"
     for field, other in method.inputs.items():
         check_known(f"{here}.{field}", other, tuple(one for one in methods if one != name))
         if methods[other].objective is None:
-            raise ValueError(f'{here}.{field}: "{other}" is the untouched checkpoint; expected a method with an objective')
+            raise ValueError(f'{here}.{field}: "{other}" has no objective (an untouched checkpoint); expected a method with an objective')
     _check_objective(here, method)
     if method.of is not None and (method.objective is not None or method.start is not None or method.encoder):
         raise ValueError(f"{here}.of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
@@ -213,7 +192,7 @@ def check_method(name: str, method: Method, methods: dict[str, Method]) -> None:
 
 
 def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
-    """A method and all those whose encoders it needs."""
+    """Return a method and all methods whose encoders it needs, directly or not."""
     found, further = set(), {name}
     while further:
         found |= further
@@ -222,7 +201,7 @@ def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
 
 
 def _check_untouched(here: str, method: Method) -> None:
-    """Raise ValueError for fields of a training where there is none."""
+    """Raise ValueError for training fields in a method without an objective."""
     if method.objective is not None:
         return
     for field in OF_A_TRAINING:
@@ -232,25 +211,27 @@ def _check_untouched(here: str, method: Method) -> None:
 
 
 def check_reported(methods: Mapping[str, Method]) -> None:
-    """Raise ValueError for a recipe without a row."""
+    """Raise ValueError if no method is reported."""
     if not any(method.reported for method in methods.values()):
-        raise ValueError("methods: found none that is reported; expected at least one, or nothing would be built")
+        raise ValueError("methods: found none that is reported; expected at least one, otherwise nothing would be built")
 
 
 def check_titles(methods: Mapping[str, Method]) -> None:
-    """Raise ValueError for two rows of one title: tables and tests take rows of one title for folds of one method."""
+    """Raise ValueError for two rows with the same title: tables and statistical tests treat them as folds of one method."""
     first: dict[str, str] = {}
     for name, method in methods.items():
         title = method.title or name
         if method.reported and first.setdefault(title, name) != name:
-            raise ValueError(f'methods.{name}.title: found "{title}", as methods.{first[title]} has it; expected a title for each row')
+            raise ValueError(
+                f'methods.{name}.title: found "{title}", as in methods.{first[title]}; expected a different title for each row'
+            )
 
 
 def check_headline(name: str, baseline: str | None, methods: dict[str, Method]) -> None:
-    """Raise ValueError for a headline that no row of the report has, or that has nothing to be compared with."""
+    """Raise ValueError for a headline that is not a row of the report, or without a baseline."""
     check_known("headline", name, tuple(one for one, method in methods.items() if method.reported and one != baseline))
     if baseline is None:
-        raise ValueError("headline: has no effect without a baseline that it is compared with; name one or leave it out")
+        raise ValueError("headline: has no effect without a baseline to compare it with; name one or leave it out")
 
 
 def _check_objective(here: str, method: Method) -> None:
@@ -263,17 +244,17 @@ def _check_objective(here: str, method: Method) -> None:
         raise ValueError(f"{here}.bank: has no effect without the objective {names_where(bank=True)}; leave it out")
     terms = list(terms_of(method.objective))
     if not any(term.needs.alone for term in terms):
-        raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected them beside another objective, as a term of a sum")
+        raise ValueError(f"{here}.objective: found {terms[0].name} alone; expected it with another objective, as a term of a sum")
 
 
 def check_known(where: str, name: str, names: Sequence[str]) -> None:
-    """Raise ValueError for a name that is none of `names`."""
+    """Raise ValueError if `name` is not in `names`."""
     if name not in names:
         raise ValueError(f"{where}: {not_one_of(name, names)}")
 
 
 def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: str) -> None:
-    """Raise RecipeError where words alone cannot score a task."""
+    """Raise RecipeError if the lexical baseline cannot score one of the tasks."""
     if lexical is None:
         return
     unfit = next((task for task in tasks if lexical not in TASK_KINDS[task.kind].floors), None)
@@ -285,7 +266,7 @@ def check_lexical(lexical: str | None, tasks: Sequence[ScoredTask], *, where: st
         )
         expected = f"{' and '.join(kind.name for kind in TASK_KINDS.values() if lexical in kind.floors)} tasks only"
         others = [floor for floor in TASK_KINDS[unfit.kind].floors if floor != lexical]
-        remedy = f"Use {others[0]}." if others else "Score this task in a recipe of its own."
+        remedy = f"Use {others[0]}." if others else "Score this task in a separate recipe."
         raise RecipeError(where=f"{where}.lexical", found=found, expected=expected, remedy=remedy)
 
 
@@ -293,67 +274,61 @@ MOST_LEARNED_WITH = 0.1
 
 
 def check_checkpoint(section: EncoderSection, pin: Pin) -> None:
-    """Refuse a checkpoint that is more than an encoder, and more layers than it has, as far as planning can know them."""
+    """Raise RecipeError for a checkpoint with a decoder, or for more layers than the checkpoint has, as far as planning knows them."""
     if pin.has_decoder:
         raise with_decoder(RecipeError, where="encoder.checkpoint", found=section.checkpoint)
     num_layers = pin.num_layers
     if section.layers is not None and num_layers is not None and section.layers > num_layers:
-        raise RecipeError(
-            where="encoder.layers",
-            found=f"{section.layers}, where {section.checkpoint} has {num_layers} layers",
-            expected=f"1 to {num_layers}",
-            remedy="Lower it, or leave it out to keep all layers.",
-        )
+        found, expected = f"{section.layers}, but {section.checkpoint} has {num_layers} layers", f"1 to {num_layers}"
+        raise RecipeError(where="encoder.layers", found=found, expected=expected, remedy="Lower it, or leave it out to keep all layers.")
 
 
 def check_pooling(section: EncoderSection, declared: str | None) -> None:
-    """Refuse the default pooling, the mean, for a checkpoint that declares another one."""
+    """Raise RecipeError for the default pooling (mean) if the checkpoint declares another one."""
     if declared not in (None, section.pooling):
         raise RecipeError(
             where="encoder.pooling",
-            found=f"nothing, and {section.checkpoint} says that it was made with {declared}",
-            expected="a pooling to be named where it is not the mean",
-            remedy=f"Add encoder.pooling={declared}, or mean to take its sentences' mean all the same.",
+            found=f"nothing, but {section.checkpoint} declares {declared}",
+            expected="an explicit pooling for a checkpoint that declares another than mean",
+            remedy=f"Add encoder.pooling={declared}, or mean to use mean pooling anyway.",
         )
 
 
 def check_length(field: str, max_length: int | None, pin: Pin) -> None:
-    """No sentence is longer than the encoder's table of positions, or than it declares; where planning can know that."""
+    """Raise RecipeError if max_length exceeds the encoder's positions or declared length, as far as planning knows them."""
     if max_length is not None and pin.most_tokens is not None and max_length > pin.most_tokens:
-        raise RecipeError(
-            where=field,
-            found=f"{max_length:,}, where {pin.name} takes {pin.most_tokens:,} tokens",
-            expected=f"3 to {pin.most_tokens:,}",
-            remedy="Lower it, or take an encoder with more positions.",
-        )
+        found, expected = f"{max_length:,}, but {pin.name} takes at most {pin.most_tokens:,} tokens", f"3 to {pin.most_tokens:,}"
+        raise RecipeError(where=field, found=found, expected=expected, remedy="Lower it, or use an encoder with more positions.")
 
 
 def rate_remarks(training: Training, *, where: str) -> list[str]:
-    """What there is to say of a learning rate with which nothing is learned: 2e5 is easily written for 2e-5."""
+    """Return a note for a learning rate far too high to learn: 2e5 is easily written for 2e-5."""
     if training.learning_rate <= MOST_LEARNED_WITH:
         return []
     return [
-        f"{where}: learning_rate {training.learning_rate:g} is far above what trains encoders (1e-6 to 1e-3): "
-        "AdamW moves each weight by about as much a step."
+        f"{where}: learning_rate {training.learning_rate:g} is far above the usual range for encoders (1e-6 to 1e-3): "
+        "AdamW changes each weight by about that much per step."
     ]
 
 
 def check_training(training: Training, regularizers: Regularizers, runtime: Runtime, pin: Pin, *, where: str) -> None:
-    """As far as planning can know it, the encoder takes so long sentences, has heads that can be dropped, layers of its own where
-    each learns at a rate of its own, and layers that can be computed again where that is asked for."""
+    """Raise RecipeError if the encoder does not support recompute_layers, drophead, max_length or layer_decay as set.
+
+    Checks only what planning knows of the encoder.
+    """
     if runtime.recompute_layers and not pin.may_recompute_layers:
         raise RecipeError(
             where=f"{where}: runtime.recompute_layers",
-            found=f"true for {pin.name}, whose layers transformers cannot compute again",
+            found=f"true for {pin.name}, whose layers transformers cannot recompute",
             expected="false",
             remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
         )
     if regularizers.drophead and not pin.may_drop_heads:
         raise RecipeError(
             where=f"{where}: regularizers.drophead",
-            found=f"{regularizers.drophead:g} for {pin.name}, whose sentences are padded",
+            found=f"{regularizers.drophead:g} for {pin.name}, which runs on padded batches",
             expected="0",
-            remedy="Leave drophead out, or take an encoder that runs without padding, as BERT, RoBERTa, MPNet and ModernBERT do.",
+            remedy="Leave drophead out, or use an encoder that runs without padding: BERT, RoBERTa, MPNet or ModernBERT.",
         )
     check_length(f"{where}: training.max_length", training.max_length, pin)
     if training.layer_decay != 1.0 and pin.shares_layers:
@@ -361,31 +336,25 @@ def check_training(training: Training, regularizers: Regularizers, runtime: Runt
             where=f"{where}: training.layer_decay",
             found=f"{training.layer_decay:g} for {pin.name}, whose layers share their weights",
             expected="1",
-            remedy="Set layer_decay: 1 there, or take an encoder whose layers are its own.",
+            remedy="Set layer_decay: 1 there, or use an encoder whose layers do not share weights.",
         )
 
 
 def check_batch(training: Training, runtime: Runtime, num_rows: int, *, where: str) -> None:
-    """Every worker has another candidate, and the corpus at least one batch."""
+    """Raise RecipeError unless each worker gets at least two rows of a batch and the corpus fills one batch."""
     workers = runtime.most_workers
     if training.batch_size // workers < 2:
         raise RecipeError(
             where=f"{where}: training.batch_size", found=f"{training.batch_size} rows for {workers} workers",
-            expected="at least two each (a single row has no other candidate)", remedy="Enlarge the batch or use fewer workers.",
+            expected="at least two each (a single row has no other candidate)", remedy="Raise the batch size or use fewer workers.",
         )  # fmt: skip
     if num_rows < training.batch_size:
-        raise RecipeError(
-            where=f"{where}: training.batch_size", found=f"{training.batch_size} rows a batch, {num_rows} in the corpus",
-            expected="at least one full batch", remedy="Lower the batch size or give more data.",
-        )  # fmt: skip
+        found, remedy = f"{training.batch_size} rows per batch, {num_rows} in the corpus", "Lower the batch size or add data."
+        raise RecipeError(where=f"{where}: training.batch_size", found=found, expected="at least one full batch", remedy=remedy)
 
 
 def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str) -> None:
-    """Refuse what a start has settled already: its architecture and weights are taken as they are, only the pooling may be another.
-
-    Raises:
-        RecipeError: naming the field that would have no effect.
-    """
+    """Raise RecipeError if a method with a start sets another checkpoint, revision, initialization or layers: only pooling may differ."""
     if start is None:
         return
     for field in ("checkpoint", "revision", "initialization", "layers"):
@@ -393,7 +362,7 @@ def check_encoder_of_start(own: EncoderSpec, start: Train | None, *, where: str)
         if found != settled:
             raise RecipeError(
                 where=f"{where}.encoder.{field}",
-                found=f"{found} beside a start that has {settled}: it has no effect",
-                expected="what training starts from",
-                remedy=f"Give it to the method that start names, or leave {field} out.",
+                found=f"{found}, which has no effect: the method in start has {settled}",
+                expected=f"{field} of the method in start",
+                remedy=f"Set it in the method that start names, or leave {field} out.",
             )

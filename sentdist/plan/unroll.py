@@ -1,4 +1,4 @@
-"""How a recipe becomes trials: every grid point, method, seed and fold ends in one Scores stage, and equal stages have equal keys."""
+"""Unroll a recipe into trials and stages: one Scores stage for each grid point, method, seed and fold; equal stages have equal keys."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from sentdist.plan.wording import value_text
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:
-    """Cross-validation goes with retrieval corpora, and only with them."""
+    """Raise RecipeError for folds without a retrieval corpus, and for a retrieval corpus without folds."""
     if has_folds == (section.judged_source(resolver) is not None):
         return
     source = section.shown
@@ -58,20 +58,21 @@ def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool)
 
 
 def _check_limit(section: CorpusSection, *, where: str) -> None:
-    """A seed that draws no rows would change the key alone. Checked here, so that the report of an old sweep with one can be made."""
+    """Raise RecipeError for a limit_seed without a limit: it would change only the key."""
+    # Not a check of the recipe, so that reports of old sweeps with one still work.
     if getattr(section, "limit_seed", 0) and getattr(section, "limit", None) is None:
-        raise RecipeError(where=f"{where}.limit_seed", found="no limit", expected="a limit, whose rows it draws", remedy="Leave it out.")
+        raise RecipeError(where=f"{where}.limit_seed", found="no limit", expected="a limit to draw rows for", remedy="Leave it out.")
 
 
 class Builder:
-    """The stages of one recipe without a sweep; each distinct value is asked of the resolver once."""
+    """Build the stages of a recipe without a sweep; each distinct value is looked up once."""
 
     def __init__(self, recipe: Recipe, resolver: Resolver, sizes: CorpusSizes) -> None:
         self.recipe = recipe
         self.resolver = resolver
-        self.sizes = sizes  # what is found out about corpora is added
+        self.sizes = sizes  # filled in
         self.tasks = RecipeTasks(recipe, resolver)
-        self._under_way: list[str] = []  # methods whose trainings are being planned, each for the one before it
+        self._under_way: list[str] = []  # methods whose trainings are being planned, each needed by the one before it
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         for where, section in {"corpus": recipe.corpus, **{f"corpora.{name}": one for name, one in recipe.corpora.items()}}.items():
@@ -80,7 +81,7 @@ class Builder:
 
     @memoized
     def encoder(self, name: str) -> EncoderSpec:
-        """The checkpoint that a method starts from."""
+        """Return the checkpoint that a method starts from."""
         section, pin = self._pinned(name)
         check_checkpoint(section, pin)
         if "pooling" not in {*self.recipe.encoder.model_fields_set, *self.recipe.methods[name].encoder}:
@@ -94,14 +95,13 @@ class Builder:
 
     @memoized
     def _targets(self, corpus: AnyCorpus) -> Targets:
-        """Tags and words of a corpus."""
         section = self.recipe.targets or TargetsSection()
         revision = self.resolver.tagger(section.tagger, where="targets.tagger")
         return Targets(corpus=corpus, tagger=section.tagger, tagger_revision=revision, num_words=section.num_words)
 
     @memoized
     def corpus(self, name: str | None, fold: int | None) -> AnyCorpus:
-        """The training rows of a method: the recipe's corpus, or the one of that name under `corpora`."""
+        """Return a training corpus: the recipe's main one for None, or the one of that name under `corpora`."""
         section, where = (self.recipe.corpus, "corpus") if name is None else (self.recipe.corpora[name], f"corpora.{name}")
         given = Planning(resolver=self.resolver, fold=self.tasks.fold(fold), pairs_of=self.tasks.graded_pairs)
         corpus, rows = section.planned(given, where=where)
@@ -116,12 +116,14 @@ class Builder:
 
     @memoized
     def train(self, name: str, *, seed: int, fold: int | None, phi: float | None) -> Train | None:
-        """The training of a method; None for the untouched checkpoint. phi: in place of the objective's own; None: that."""
+        """Return the training of a method; None for an untouched checkpoint.
+
+        Args:
+            phi: Replaces the phi of the objective; None: no change.
+        """
         if name in self._under_way:
-            circle = " → ".join((*self._under_way, name))
-            raise RecipeError(
-                where=f"methods.{name}", found=circle, expected="no circle", remedy="Let one of them start from the checkpoint."
-            )
+            cycle, remedy = " → ".join((*self._under_way, name)), "Let one of them start from the checkpoint."
+            raise RecipeError(where=f"methods.{name}", found=cycle, expected="no cycle", remedy=remedy)
         self._under_way.append(name)
         try:
             return self._train(name, seed=seed, fold=fold, phi=phi)
@@ -195,21 +197,15 @@ class Builder:
 
     def _banks(self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None) -> tuple[Bank, ...]:
         if method.bank is None and method.bank_dtype != type(method).model_fields["bank_dtype"].default:
-            raise RecipeError(
-                where=f"methods.{name}.bank_dtype", found="no bank", expected="a bank, which is kept in it", remedy="Leave it out."
-            )
+            raise RecipeError(where=f"methods.{name}.bank_dtype", found="no bank", expected="a bank", remedy="Leave it out.")
         if method.bank is None:
             return ()
         objective = self.recipe.methods[method.bank].objective
         phis: Iterable[float | None] = (None,) if method.phis is None else sorted(method.phis)
         if method.phis is not None and (objective is None or phi_of(objective) is None):
             found = "the untouched checkpoint" if objective is None else objective.name
-            raise RecipeError(
-                where=f"methods.{name}.phis",
-                found=f"bank {method.bank} ({found})",
-                expected=f"a bank whose objective has a phi: {names_with('phi')}",
-                remedy="Leave phis out.",
-            )
+            expected, remedy = f"a bank whose objective has a phi: {names_with('phi')}", "Leave phis out."
+            raise RecipeError(where=f"methods.{name}.phis", found=f"bank {method.bank} ({found})", expected=expected, remedy=remedy)
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi) for phi in phis]
         return tuple(
             Bank(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
@@ -223,19 +219,15 @@ class Builder:
             return ()
         corpus = self.corpus(section.corpus, fold)
         if not isinstance(corpus, RelationalCorpus) or not corpus.held_out:
-            found = "a corpus that holds out none" if isinstance(corpus, RelationalCorpus) else "a corpus without relations"
-            raise RecipeError(
-                where="evaluation.links.corpus",
-                found=found,
-                expected="relations of which some pairs are held out",
-                remedy="Set held_out there.",
-            )
+            found = "a corpus without held-out pairs" if isinstance(corpus, RelationalCorpus) else "a corpus without relations"
+            expected = "a corpus of relations with held-out pairs"
+            raise RecipeError(where="evaluation.links.corpus", found=found, expected=expected, remedy="Set held_out there.")
         task = link_task(corpus, section.pool)
         check_links(task, train, where=f"methods.{name}")
         return (task,)
 
     def _selection(self, name: str, fold: int | None, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
-        """The recipe's selection, for the method `name`."""
+        """Return the recipe's selection for the method `name`."""
         section = self.recipe.selection
         if section is None:
             return None
@@ -248,18 +240,18 @@ class Builder:
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction, parts=parts)
 
 
-MOST_TRIALS = 100_000  # planning takes 0.6 ms a trial
+MOST_TRIALS = 100_000  # planning takes 0.6 ms per trial
 
 
 def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
-    """Path -> value at each point of `sweep`, the last path turning fastest; one point without values where there is no sweep.
+    """Yield {path: value} for each point of `sweep`, the last path varying fastest; one empty point without a sweep.
 
     Raises:
-        RecipeError: a path without values, a value twice, a path of no method, more trials than MOST_TRIALS.
+        RecipeError: a path without values, a repeated value, a path into an unknown method, more trials than MOST_TRIALS.
     """
     for path, values in recipe.sweep.items():
         if not values:
-            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Give values or drop the line.")
+            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Add values or drop the line.")
         _check_each_once(path, values)
         check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
     folds = 1 if recipe.folds is None else recipe.folds.num
@@ -269,14 +261,14 @@ def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
             where=f"{recipe.name}: sweep",
             found=f"{num_trials:,} trials (points of the grid × methods × seeds × folds)",
             expected=f"at most {MOST_TRIALS:,}",
-            remedy="Leave values out, or make several recipes of it.",
+            remedy="Remove values, or split it into several recipes.",
         )
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
 
 
 def _check_each_once(path: str, values: Sequence[Json]) -> None:
-    """Refuse a value that stands twice on an axis: it would be a cell of its own in nothing but the count."""
+    """Raise RecipeError for a repeated value on an axis: it would only add a duplicate cell to the count."""
     first: dict[str, Json] = {}
     again: dict[str, Json] = {}
     for value in values:
@@ -300,11 +292,7 @@ def _with_floats(value: Json) -> Json:
 
 
 def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
-    """Refuse overrides (`a.b=c`, as given to the recipe) of fields that its grid or search sets at each point: nothing would show them.
-
-    Raises:
-        RecipeError: naming the override and what varies the field.
-    """
+    """Raise RecipeError for overrides (`a.b=c`) of fields that the sweep or search sets at each point: they would have no effect."""
     varied: dict[str, tuple[str, Json]] = {path: (f"sweep.{path}", list(values)) for path, values in recipe.sweep.items()}
     if recipe.search is not None:
         varied |= {
@@ -319,13 +307,17 @@ def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
             raise RecipeError(
                 where=f"--set {override}",
                 found=f"a field that {where} varies: {brief(values)}",
-                expected="one that takes effect",
-                remedy=f"Say {instead}" + (", or leave the grid out by `sentdist run`." if where.startswith("sweep.") else "."),
+                expected="a field with an effect",
+                remedy=f"Use {instead}" + (", or `sentdist run`, which ignores the grid." if where.startswith("sweep.") else "."),
             )
 
 
 def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "sweep") -> Recipe:
-    """The recipe with fields set, without what varies them. section: where they were given."""
+    """Return the recipe with the fields of a point set, without `sweep` and `search`.
+
+    Args:
+        section: Section that the point comes from, for errors.
+    """
     values = recipe.model_dump(exclude_unset=True, exclude={"sweep", "search"})
     for path, value in point.items():
         values = with_path(values, path, value, where=f"{section}.{path}")
@@ -333,12 +325,12 @@ def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "swee
 
 
 def _spelled(point: Mapping[str, Json]) -> str:
-    """As after --set; a long one is cut."""
+    """Return a point as in `--set`, truncated if long."""
     return one_line(", ".join(f"{path}={json.dumps(value)}" for path, value in point.items()), LONGEST_VALUE)
 
 
 def paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:
-    """The sweep paths of which a single change leads to another key."""
+    """Return the sweep paths whose change alone changes the key."""
     matters = set()
     for axis, path in enumerate(paths):
         groups: dict[tuple[str, ...], set[str]] = {}
@@ -354,48 +346,47 @@ MANY_LEFT = 0.1  # of the rows
 
 
 def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str, ...]]:
-    """The recipe with the methods that are for the rows of a person's own file, and what there is to tell of it."""
+    """Return the recipe with only the methods for the row shape of its user file, and notes on the file."""
     if not isinstance(recipe.corpus, OwnSection):
         return recipe, ()
     pin = recipe.corpus.pinned(resolver, where="corpus")
     unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
     values = recipe.model_dump(exclude_unset=True)
-    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # so that who has the recipe alone knows what its tasks are called
+    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # the names of the tasks then follow from the recipe alone
     varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}
-    said = (*pin.notes, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
+    notes = (*pin.notes, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
     if not unfit:
-        return recipe_from_values(values, where=recipe.name), said
+        return recipe_from_values(values, where=recipe.name), notes
     values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
     values["sweep"] = _without(unfit, values.get("sweep", {}))
     if values.get("search") is not None:
         values["search"] = values["search"] | {"space": _without(unfit, values["search"]["space"])}
     left_out = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
-    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*said, left_out)
+    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*notes, left_out)
 
 
 def _left_over(num_rows: int, batch_size: int) -> Iterator[str]:
-    """A sentence where many rows fill no last batch."""
+    """Yield a note if each epoch drops many rows because they fill no batch."""
     left = num_rows % batch_size
     if num_rows >= batch_size and left >= MANY_LEFT * num_rows:
         yield (
             f"{left} of {num_rows} training rows fill no batch of {batch_size}: each epoch leaves out as many. "
-            "A batch size that divides the rows leaves out none."
+            "A batch size that divides the number of rows leaves out none."
         )
 
 
 def _without(methods: list[str], paths: dict[str, Json]) -> dict[str, Json]:
-    """Fields by their paths, less those of some methods."""
     return {path: value for path, value in paths.items() if path.split(".")[:2] not in [["methods", name] for name in methods]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One cell of a sweep: a method at a grid point, with a seed and a fold; two cells are one if their scores have one key."""
+    """A method at a grid point with a seed and a fold; trials whose scores have one key are one trial."""
 
     method: str
     title: str
-    params: tuple[tuple[str, Json], ...]  # the grid values that make a difference to this method
-    seed: int | None  # None: no seed changes it (an untouched checkpoint)
+    params: tuple[tuple[str, Json], ...]  # the grid values that affect this method
+    seed: int | None  # None: independent of the seed (an untouched checkpoint)
     fold: int | None
     scores: Scores
 
@@ -411,7 +402,7 @@ class Trial:
 
     @property
     def cell(self) -> str:
-        """Method and grid values without seed and fold: what a report averages over."""
+        """Method and grid values without seed and fold: reports average over the trials of a cell."""
         names = short_names([[name for name, _ in self.params]])
         values = ", ".join(f"{names[name]}={value_text(value)}" for name, value in self.params)
         return f"{self.title} ({values})" if values else self.title
@@ -424,25 +415,25 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A recipe unrolled: its trials and, through them, all stages."""
+    """An unrolled recipe: its trials and, through them, all stages."""
 
     recipe: Recipe
     trials: tuple[Trial, ...]
     rows: dict[str, int]  # see `CorpusSizes`
     tokens: dict[str, float] = field(default_factory=dict)  # see there
-    notes: tuple[str, ...] = ()  # what was found out about own files, which methods are not for them, what could not be looked at
+    notes: tuple[str, ...] = ()  # on user files, on methods left out, and on what could not be checked
 
     def __repr__(self) -> str:  # a notebook would show pages
         return f"Plan({self.recipe.name!r}, {counted(len(self.trials), 'trial')}, {counted(len(self.stages), 'stage')})"
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Every stage, each once, inputs before users."""
+        """Every stage, each once, inputs first."""
         return topological(tuple(trial.scores for trial in self.trials))
 
     @cached_property
     def mentions(self) -> Counter[str]:
-        """How many trials need each stage, by key: what would be built without sharing."""
+        """Number of trials that need each stage, by key: the builds without sharing."""
         return Counter(stage.key for trial in self.trials for stage in topological((trial.scores,)))
 
 
@@ -450,7 +441,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     """Turn a recipe into its trials.
 
     Raises:
-        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+        RecipeError, DataError, EncoderError: an error that can be detected before any work starts.
     """
     recipe, own_notes = for_its_rows(recipe, resolver)
     sizes = CorpusSizes()
@@ -476,7 +467,7 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
         if len(values) > 1 and not any(path in paths for paths in varying.values()):
             raise RecipeError(
                 where=f"sweep.{path}", found=f"{len(values)} values that lead to the same stages",
-                expected="values of which each changes a result", remedy="Drop the line; what may not change a result stands in runtime.",
+                expected="values that each change a result", remedy="Drop the line; settings that do not change results are in runtime.",
             )  # fmt: skip
     trials = tuple(
         Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)

@@ -1,4 +1,4 @@
-"""Copies of remote artifacts on this machine's disk: each made once, and removed when the disk runs short."""
+"""Cache copies of remote artifacts on the local disk, and check files against their checksums once per process."""
 
 from __future__ import annotations
 
@@ -20,17 +20,21 @@ from sentdist.files import cache_folder
 from sentdist.store.access import not_written, reading, writing
 from sentdist.store.record import FileChecksum, Record, damage_of
 
-IN_USE_S = 24 * 3600.0  # a copy that somebody asked for since is left alone: a training may have its files open
-KEPT_FREE = 0.1  # of the disk: below this share, and where a new copy would find no room, old copies are removed
+IN_USE_S = 24 * 3600.0  # a copy used within this time is not removed: a training may have its files open
+KEPT_FREE = 0.1  # share of the disk to keep free: old copies are removed to reach it
 
 
 def copies_folder() -> Path:
-    """Where copies lie: below SENTDIST_CACHE, or the user's cache folder."""
+    """Return the folder of the copies, in SENTDIST_CACHE or the user's cache folder."""
     return cache_folder("artifacts")
 
 
 def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str) -> Path:
-    """The folder of the copy of an artifact, made now if there is none. path: of the artifact on the file system; shown: of its store.
+    """Return the folder of the local copy of an artifact; copy it if there is none.
+
+    Args:
+        path: Of the artifact on the file system.
+        shown: Address of the store, for errors.
 
     Raises:
         StoreError: the store cannot be read, or the local disk cannot be written.
@@ -52,19 +56,19 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
         raise
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # which say that another process of this machine was faster
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process of this machine has copied it first
             raise not_written(str(copy.parent), error) from error
     return copy
 
 
 def keep_copy(copy: Path) -> None:
-    """Note that a copy is in use: what was used last is removed last."""
+    """Mark a copy as used now: the least recently used are removed first."""
     with suppress(FileNotFoundError):
         os.utime(copy)
 
 
 def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> list[Path]:
-    """Remove the copies that were used longest ago until `wanted_bytes` fit and a tenth of the disk stays free; returns those removed."""
+    """Remove the least recently used copies until `wanted_bytes` fit and a tenth of the disk stays free; return the removed ones."""
     now = time.time() if now is None else now
     disk = shutil.disk_usage(folder)
     missing = wanted_bytes + int(disk.total * KEPT_FREE) - disk.free
@@ -80,7 +84,7 @@ def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> l
 
 
 def _used_at(copy: Path) -> float | None:
-    """None: it is no folder, or another process has renamed or removed it."""
+    """Return when a copy was last used; None if it is no folder, or another process has renamed or removed it."""
     try:
         status = copy.stat()
     except FileNotFoundError:
@@ -89,7 +93,7 @@ def _used_at(copy: Path) -> float | None:
 
 
 def _num_bytes(copy: Path) -> int:
-    """The size of a copy; files that another process removes meanwhile count nothing."""
+    """Return the size of a copy, without files that another process removes meanwhile."""
     found = 0
     with suppress(FileNotFoundError):
         for path in copy.rglob("*"):
@@ -99,7 +103,7 @@ def _num_bytes(copy: Path) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class _Stamp:
-    """What the file system says of a file; a file that was changed has another one."""
+    """Times and size of a file; they differ after a change."""
 
     modified_ns: int
     changed_ns: int
@@ -112,7 +116,7 @@ class _Stamp:
 
 @dataclass(frozen=True, kw_only=True)
 class _Mark:
-    """A file that was found whole: what was written there, and what the file system said of it then."""
+    """A verified file: its checksum, and its times and size then."""
 
     checksum: FileChecksum
     stamp: _Stamp
@@ -123,12 +127,12 @@ _whole: dict[str, _Mark] = {}  # by path
 
 
 def forget() -> None:
-    """Forget everything, so that this process knows no more than a new one."""
+    """Forget all verified files, as in a new process."""
     _whole.clear()
 
 
 def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
-    """As `damage_of`, of those files that this process has not yet found whole as they are now."""
+    """Return `damage_of` for the files that are not verified by this process, or have changed since."""
     unseen = [name for name in names if not _is_as_seen(folder / name, checksums[name])]
     before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed
     damage = damage_of(folder, checksums, unseen)
@@ -140,10 +144,10 @@ def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], 
 
 
 class VerifiedFiles:
-    """The files below a folder that are read from now on, as this process has found them whole.
+    """Verified files below a folder that are in use; `change` detects later changes.
 
-    A file may lie in memory as it lay on the disk (memory mapping), so one that was replaced by its like has changed, too; that other one
-    may have been found whole since, hence marks of one's own.
+    Files may be memory-mapped, so a file replaced by an equal one counts as changed. Marks are copied, because the new file may be verified
+    meanwhile.
     """
 
     def __init__(self, folder: Path, names: Iterable[str]) -> None:
@@ -151,7 +155,7 @@ class VerifiedFiles:
         self._marks = {name: _whole[path] for name in names if (path := str(folder / name)) in _whole}
 
     def change(self) -> str | None:
-        """What has happened since to the first file that is another one now; None if none is. One that was only touched is read again."""
+        """Describe the first file that was changed, replaced or moved; None if none was. Files with other times are read again."""
         for name, mark in self._marks.items():
             status = _status(self.folder / name)
             if status is None:

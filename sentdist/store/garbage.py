@@ -1,4 +1,4 @@
-"""What in a store is of no use any more, and what depends on what."""
+"""Collect garbage in a store, find dependent artifacts, and forecast the work that is left of a plan."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from sentdist.store.object_storage import DATA
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, (*STAGES, STAGING, ASIDE)))})/|{RUNNING}/[0-9a-f]+$")
-UNFINISHED_KEPT_S = 30 * 24 * 3600.0  # checkpoints of a training that is not finished: whoever submits it again goes on from them
-ELSEWHERE_KEPT_S = 24 * 3600.0  # what a process of another machine makes: a shard may take hours, and its clock may be ahead
+UNFINISHED_KEPT_S = 30 * 24 * 3600.0  # checkpoints of an unfinished training: it resumes from them when submitted again
+ELSEWHERE_KEPT_S = 24 * 3600.0  # staging folders of other machines: a shard may take hours, and clocks may differ
 
 
 def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
-    """Places of no use, untouched for a while: data without a record, or that its record does not name, and staging folders, which
-    a crash left; what was moved aside; and checkpoints of trainings that are finished, or that nobody has gone on with for a month.
+    """Return unused places that were not modified for a while.
 
-    Only folders of the store's own kinds are looked at, so that a root named by mistake loses nothing. What a living process of this
-    machine writes stays.
+    These are: data without a record or not named by it, and staging folders, both left by crashes; damaged artifacts moved aside; and
+    checkpoints of trainings that are finished or were not continued for a month. Only folders of known kinds are considered, so that a
+    wrong root loses nothing. Files of running processes of this machine stay.
     """
     selector = fs.FileSelector(store.base, recursive=True, allow_not_found=True)
     newest: dict[str, float] = {}
@@ -46,7 +46,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
         parts = info.path.removeprefix(f"{store.base}/").split("/")
         if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or not OURS.match("/".join(parts[:2])):
             continue
-        if info.type == fs.FileType.Directory and info.mtime is None:  # of a bucket: perhaps a writer has just begun
+        if info.type == fs.FileType.Directory and info.mtime is None:  # of a bucket: a writer may just have started
             continue
         place, touched = "/".join(parts[:2]), info.mtime.timestamp() if info.mtime else 0.0
         if len(parts) > 3 and parts[0] in STAGES and parts[2].startswith(DATA):
@@ -68,7 +68,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
 
 
 def _kept_s(place: str, *, finished_keys: Set[str]) -> float:
-    """How long (s) it stays, whatever a person asks for: somebody who cannot be seen from here may need it."""
+    """Return the minimum age (s) for removal: processes of other machines may need the place."""
     kind, _, name = place.partition("/")
     if kind == RUNNING:
         return -math.inf if name in finished_keys else UNFINISHED_KEPT_S
@@ -77,7 +77,7 @@ def _kept_s(place: str, *, finished_keys: Set[str]) -> float:
 
 
 def collect_garbage(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
-    """Remove the orphans; returns the places of those that were still there, and still orphans."""
+    """Remove the orphans; return the places removed, without those that have gone or were finished meanwhile."""
     return [place for place in orphans(store, older_than_s=older_than_s) if _remove(store, place)]
 
 
@@ -95,7 +95,7 @@ def _remove(store: ArtifactStore, place: str) -> bool:
 
 
 def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
-    """The artifacts that were made from this one, directly or through others; each comes before those that it was made from."""
+    """Return the artifacts made from this one, directly or not; each comes before its inputs."""
     found: list[Artifact] = []
     keys = {artifact.key}
     left = list(store.artifacts())
@@ -111,26 +111,21 @@ def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
     return ordered
 
 
-MAX_RECORDS = 40  # of each kind: enough for a median, and still quick on an object store
-ENCODED_PER_TRAINED = 3.0  # sentences, in the same time: there is no backward pass, which takes twice a forward pass
+MAX_RECORDS = 40  # of each kind: enough for a median, and fast on an object store
+ENCODED_PER_TRAINED = 3.0  # sentences in the same time: no backward pass, which takes twice as long as a forward pass
 
 
 @dataclass(frozen=True, kw_only=True)
 class KindForecast:
-    """The stages of one kind: how often trials mention them, how many differ, how many are finished, what is left.
-
-    sentences: to train on or to encode; an upper bound, because early stopping and repeated sentences make it less.
-    is_guessed: among them are those of tasks whose size planning does not know.
-    sentences_per_s: `likely_speed` by what this store holds; None if it holds nothing to go by.
-    """
+    """Forecast for the stages of one kind."""
 
     kind: str
-    mentions: int
+    mentions: int  # by trials
     distinct: int
     finished: int
-    sentences: int
-    is_guessed: bool
-    sentences_per_s: float | None
+    sentences: int  # left to train on or encode; an upper bound: early stopping and repeated sentences reduce it
+    is_guessed: bool  # includes tasks of unknown size
+    sentences_per_s: float | None  # `likely_speed` in this store; None if unknown
 
     @property
     def missing(self) -> int:
@@ -138,7 +133,7 @@ class KindForecast:
 
     @property
     def seconds(self) -> float | None:
-        """Work left, one stage after another."""
+        """Work left (s), one stage after another; None if the speed is unknown."""
         if not self.missing:
             return 0.0
         if self.sentences_per_s is None:
@@ -148,34 +143,34 @@ class KindForecast:
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """A plan held against a store."""
+    """The finished stages of a plan in a store, and the work left."""
 
     kinds: tuple[KindForecast, ...]
     finished: frozenset[str]  # keys
 
     @property
     def saved(self) -> int:
-        """Stages that sharing spares: mentioned, but the same as another."""
+        """Builds saved by sharing stages."""
         return sum(kind.mentions - kind.distinct for kind in self.kinds)
 
     @property
     def seconds(self) -> float | None:
-        """All work left, one stage after another; None if the store knows no speed for some of it."""
+        """All work left (s), one stage after another; None if the speed of a part is unknown."""
         known = [kind.seconds for kind in self.kinds if STAGES[kind.kind].speed_of is not None]
         return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
 
     @property
     def work_left(self) -> str:
-        """A sentence for people."""
+        """A sentence on the work left, for users."""
         if not any(kind.missing for kind in self.kinds):
             return "Nothing to build."
         if self.seconds is None:
-            return "How long that takes is not known yet: this store holds no earlier training or bank to judge by."
+            return "How long that takes is not known yet: this store has no earlier training or bank to estimate from."
         return f"About {duration(max(1.0, self.seconds))} of work, one stage after another, at the speed of earlier runs in this store."
 
 
 def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
-    """Look which stages are finished and estimate the rest; reads records only, no data.
+    """Find the finished stages of a plan and estimate the rest; reads only records.
 
     Raises:
         StoreError: the store cannot be read.
@@ -204,7 +199,7 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
 
 
 def likely_speed(kind: type[Stage], speed: Callable[[type[Stage]], float | None]) -> float | None:
-    """Sentences a second of a kind, as `speed` knows it; of what encodes else `ENCODED_PER_TRAINED` times those of trainings."""
+    """Return sentences per second of a kind by `speed`; for kinds that encode, else `ENCODED_PER_TRAINED` times those of trainings."""
     if (known := speed(kind)) is not None or kind.speed_of != Bank.kind:
         return known
     training = speed(Train)
@@ -212,7 +207,7 @@ def likely_speed(kind: type[Stage], speed: Callable[[type[Stage]], float | None]
 
 
 def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
-    """Median sentences a second of the finished stages that a kind is forecast by; None if there are none."""
+    """Return the median sentences per second of the finished stages that forecast a kind; None if there are none."""
     if kind.speed_of is None:
         return None
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
@@ -221,7 +216,7 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
 
 
 def seconds_beside_steps(store: ArtifactStore) -> float | None:
-    """Median seconds that finished trainings took beside their steps: to load, to score on dev, to write. None if there are none."""
+    """Return the median seconds of finished trainings besides steps: loading, dev scores, writing. None if there are none."""
     artifacts = itertools.islice(store.artifacts(Train.kind), MAX_RECORDS)
     found = []
     for record in (artifact.record for artifact in artifacts):

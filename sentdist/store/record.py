@@ -1,4 +1,4 @@
-"""What is known of an artifact: the stage that it is, how and where it was made, and what came out."""
+"""Records of artifacts (`record.json`): write, verify, find, compare, and restore the stage that was built."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ from sentdist.plan.stages import STAGES
 
 @dataclass(frozen=True, kw_only=True)
 class FileChecksum:
-    """What is noted of a file when it is written. sha256: 64 hexadecimal digits; None where an older version noted none."""
+    """Size and digest of a file when it was written."""
 
     num_bytes: int
-    sha256: str | None
+    sha256: str | None  # 64 hexadecimal digits; None in records of older versions
 
 
 def checksum_of(path: Path) -> FileChecksum:
-    """Read a file once and note its size and digest (1 GB takes about 0.6 s where the processor has instructions for SHA)."""
+    """Return the size and digest of a file, read once (1 GB takes about 0.6 s on processors with SHA instructions)."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
         return FileChecksum(num_bytes=file.tell(), sha256=digest)
 
 
 def checksums_below(folder: Path) -> dict[str, FileChecksum]:
-    """Relative path -> checksum, of every file below a folder."""
+    """Return {relative path: checksum} of every file below a folder."""
     return {path.relative_to(folder).as_posix(): checksum_of(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def damage_of(folder: Path, expected: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
-    """What is wrong with the first bad file among `names`; None if all are as they were written.
-    Sizes are compared before anything is read."""
+    """Describe the first damaged file among `names`; None if all are as written. Sizes are compared before contents."""
     asked = set(names)
     wanted = [name for name in expected if name in asked]
     for name in wanted:
         try:
-            status = os.stat(folder / name)  # not `is_file`: in some versions of Python a file server that fails has no files
+            status = os.stat(folder / name)  # not `is_file`: some versions of Python return False if a file server fails
         except (FileNotFoundError, NotADirectoryError):
             return f"{name}: missing"
         if not stat.S_ISREG(status.st_mode):
@@ -62,7 +61,7 @@ def damage_of(folder: Path, expected: Mapping[str, FileChecksum], names: Iterabl
 
 
 def damage_of_content(content: bytes, expected: FileChecksum) -> str | None:
-    """As `damage_of`, for the content of one file that was read whole."""
+    """Like `damage_of`, for the content of one file."""
     if len(content) != expected.num_bytes:
         return f"{len(content):,} bytes, {expected.num_bytes:,} were written"
     if expected.sha256 is not None and hashlib.sha256(content).hexdigest() != expected.sha256:
@@ -71,16 +70,16 @@ def damage_of_content(content: bytes, expected: FileChecksum) -> str | None:
 
 
 RECORD = "record.json"
-OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # of an artifact, what only this project reads
-ALIKE = 0.75  # share of the letters of a key or label; keys of equal length have some in common by chance
-SEAL = "sha256"  # the field of record.json that is none of the record
-SCHEMA = 1  # raised when an older version must not use what is written; the seal stays as it is, or that version sees damage
+OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # files of an artifact that only this project reads
+ALIKE = 0.75  # similarity of keys or labels; keys of equal length have some characters in common by chance
+SEAL = "sha256"  # the field of record.json that is not part of the record
+SCHEMA = 1  # raised when older versions must not use new records; the seal must not change, or older versions see damage
 
 
 class Record(BaseModel):
-    """The content of `record.json`. Its presence beside the data is what makes an artifact exist."""
+    """The content of `record.json`. An artifact exists if this file is beside the data."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may note more: that is no damage
+    model_config = ConfigDict(frozen=True, extra="ignore")  # newer versions may add fields: that is no damage
 
     key: str
     kind: str
@@ -89,22 +88,22 @@ class Record(BaseModel):
     stage: dict[str, Json]  # canonical: kind, revision, fields; input stages by key
     inputs: tuple[str, ...]  # keys
     created_at: str  # ISO 8601, UTC
-    seconds: float  # wall time of the making
-    runtime: dict[str, Json]  # workers, engine, ZeRO stage, device: what must not change a result
+    seconds: float  # wall time of the build
+    runtime: dict[str, Json]  # workers, engine, ZeRO stage, device: must not change results
     environment: dict[str, str]  # versions, host, processor
-    results: dict[str, Json]  # scores, counts, the stopping step: what a report or a dashboard shows
+    results: dict[str, Json]  # scores, counts, the stopping step: for reports and dashboards
     files: dict[str, int]  # relative path -> bytes
     digests: dict[str, str] = {}  # relative path -> sha256; empty in records of older versions
-    schema_version: int = 1  # records of older versions have none
-    data: str = ""  # of an object store: the folder below its place in which its files lie, those of one writer alone
+    schema_version: int = 1  # missing in records of older versions
+    data: str = ""  # in an object store: the folder below `place` with the files of one writer
 
     def number(self, name: str) -> float | None:
-        """A result by its name; None where there is none, or where it is no number, as a score that is not defined."""
+        """Return a result by its name; None if it is missing or no number, such as an undefined score."""
         return as_number(self.results.get(name))
 
     @property
     def dev_score(self) -> float | None:
-        """The best one of a training, or of a rung of it; None where nothing was selected by, or no score was defined."""
+        """The best dev score of a training or rung; None without selection, or if no score is defined."""
         return self.number("best_dev_score")
 
     @staticmethod
@@ -117,7 +116,7 @@ class Record(BaseModel):
         environment: dict[str, str],
         results: dict[str, Json],
     ) -> Record:
-        """The record of a stage that is finished now, with these files."""
+        """Return the record of a stage that is finished now."""
         return Record(
             key=stage.key,
             kind=stage.kind,
@@ -137,16 +136,16 @@ class Record(BaseModel):
 
     @property
     def sealed(self) -> bytes:
-        """The content of `record.json`: the fields, and the sha256 of them."""
+        """The content of `record.json`: the fields and their sha256."""
         values = self.model_dump(mode="json")
         return json.dumps({**values, SEAL: _digest(values)}, indent=1, ensure_ascii=False).encode()
 
     @staticmethod
     def read(content: bytes) -> Record:
-        """The record in the content of a `record.json`.
+        """Parse the content of a `record.json`.
 
         Raises:
-            ValueError: it is no record, or not the one that was written.
+            ValueError: it is no record, or was changed.
             StoreError: a newer version of sentdist wrote it.
         """
         try:
@@ -160,7 +159,7 @@ class Record(BaseModel):
             raise ValueError("other content than was written (sha256)")
         if isinstance(schema := values.get("schema_version"), int) and schema > SCHEMA:
             raise StoreError(
-                where=RECORD, found=f"a record of schema {schema}, of a newer version of sentdist", expected=f"schema {SCHEMA} at most",
+                where=RECORD, found=f"a record of schema {schema}, of a newer version of sentdist", expected=f"at most schema {SCHEMA}",
                 remedy="Update sentdist, or use another store. Nothing was changed.",
             )  # fmt: skip
         record = Record.model_validate(values)
@@ -168,29 +167,29 @@ class Record(BaseModel):
 
     @property
     def files_place(self) -> str:
-        """The folder with its files, below the root of the store."""
+        """The folder of its files, below the root of the store."""
         return f"{self.place}/{self.data}" if self.data else self.place
 
     @property
     def shown_place(self) -> str:
-        """The place, with sources as reports and MLflow call them."""
+        """The place, with the names of sources in reports and MLflow."""
         return f"{self.kind}/{label_of(self.place)}-{self.key}"
 
     @property
     def shown_names(self) -> tuple[str, ...]:
-        """What terminals and pages call the artifact, apart from its key."""
+        """The names of the artifact in terminals and on pages, except its key."""
         places = dict.fromkeys((self.shown_place, self.place))
         return *places, *(place.partition("/")[2] for place in places), *dict.fromkeys((label_of(self.place), self.label))
 
     @property
     def checksums(self) -> dict[str, FileChecksum]:
-        """What was noted of each file when it was written."""
+        """Size and digest of each file."""
         return {name: FileChecksum(num_bytes=size, sha256=self.digests.get(name)) for name, size in self.files.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """A finished stage: its record and where its files lie. A few kB, so it may travel through the board."""
+    """A finished stage: its record and the address of its files. A few kB, so it can be sent to the board."""
 
     record: Record
     uri: str
@@ -205,14 +204,14 @@ def _digest(values: dict[str, Json]) -> str:
 
 
 def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
-    """The artifacts whose key begins with a name, or that are shown by it; if there are none, those whose place begins with it."""
-    there = list(artifacts)
-    found = [one for one in there if one.key.startswith(name) or name in one.record.shown_names]
-    return found or [one for one in there if one.record.shown_place.startswith(name) or one.record.place.startswith(name)]
+    """Return the artifacts whose key begins with `name` or that have this name; if there are none, those whose place begins with it."""
+    known = list(artifacts)
+    found = [one for one in known if one.key.startswith(name) or name in one.record.shown_names]
+    return found or [one for one in known if one.record.shown_place.startswith(name) or one.record.place.startswith(name)]
 
 
 def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
-    """The place of the one that was probably meant: whose label, or whose key as far as it was typed, is spelt alike; None: none is."""
+    """Return the place of the artifact with the most similar name or beginning of a key; None if none is similar."""
     names = {shown: one.record.shown_place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
     closest = near(name, names, alike=ALIKE)
     return None if closest is None else names[closest]
@@ -220,13 +219,13 @@ def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
 
 MOST_HELD = 20_000
 
-# Key -> the fields of its record, and the stage: a key is a digest of all that a stage is, so one that is whole is the same to everyone.
-# To a process it stays known after the record of an input has gone.
+# Key -> the fields of its record, and the stage. A key is a digest of the whole stage, so complete stages can be cached.
+# They stay known to the process after the record of an input is removed.
 _held: dict[str, tuple[Json, Stage]] = {}
 
 
 class MissingStage(Stage):
-    """What stands in a stage for an input whose record is gone or not understood. Only its key is known."""
+    """Placeholder for an input stage whose record is gone or not understood. Only its key is known."""
 
     kind: ClassVar[str] = "gone"
     revision: ClassVar[int] = 0
@@ -236,8 +235,11 @@ class MissingStage(Stage):
 
 
 def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
-    """The stage of a record, with its inputs; None where the record is gone or not understood: a kind, a field or a value that this version
-    does not have. Such an input is `MissingStage`. Keys are those of the records, whatever revision these were made with."""
+    """Return the stage of a record with its inputs; inputs that are gone or not understood become `MissingStage`.
+
+    None if the record is gone or has a kind, field or value that this version does not know. Keys are those of the records, also of older
+    revisions.
+    """
     record = records.get(key) if key is not None else None
     if record is None or record.kind not in STAGES:
         return None
@@ -264,7 +266,7 @@ def restored(key: str | None, records: Mapping[str, Record]) -> Stage | None:
 
 
 def not_understood(records: Mapping[str, Record]) -> list[str]:
-    """Places of the records that are there and give no stage back."""
+    """Return the places of the records whose stage cannot be restored."""
     return [record.place for key, record in records.items() if restored(key, records) is None]
 
 
@@ -282,7 +284,7 @@ def _input(key: str, records: Mapping[str, Record]) -> Stage:
 
 @cache
 def _reader(kind: type[Stage], name: str) -> TypeAdapter[Any]:
-    kind.model_rebuild()  # Train names Bank, which comes after it: nobody may have used it in this process
+    kind.model_rebuild()  # Train refers to Bank, which is defined later and may be unused in this process
     field = kind.model_fields[name]
     return TypeAdapter(cast(Any, Annotated[field.annotation, field]))
 
@@ -302,13 +304,17 @@ class FieldDifference:
 
 
 def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[FieldDifference]:
-    """The fields in which two stages differ, followed into the input stages that differ, as far as they are among the `known` ones."""
+    """Return the fields in which two stages differ, recursively in differing input stages that are among `known`."""
     stages: dict[Json, Json] = {artifact.key: artifact.record.stage for artifact in known}
     return list(differences(first.record.stage, second.record.stage, lambda key: stages.get(key, {"stage": key})))
 
 
 def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], where: str = "") -> Iterator[FieldDifference]:
-    """Compare two canonical stages. stage_of: the canonical stage of a key."""
+    """Yield the differences of two canonical stages.
+
+    Args:
+        stage_of: Returns the canonical stage of a key.
+    """
     if first == second:
         return
     if isinstance(first, dict) and isinstance(second, dict):
