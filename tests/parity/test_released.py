@@ -111,7 +111,7 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
         plan(folder, tmp_path, methods={"m": {"objective": {"name": "mlm"}}}, baseline=None)
     drops_heads: Json = {"m": {"objective": {"name": "info_nce"}, "regularizers": {"drophead": 0.2}}}
     plan(folder, tmp_path, methods=drops_heads, baseline=None)
-    with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for umt5, whose sentences are padded"):
+    with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for umt5, which runs on padded batches"):
         plan(tiny_encoder(tmp_path / "umt5", "umt5"), tmp_path, pooling="mean", methods=drops_heads, baseline=None)
 
 

@@ -286,8 +286,8 @@ def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Pa
 UNREADABLE = [
     ("own", "own=FILE"), ("own=faq.csv@dev", "expected test rows"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
     ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("own=unknown.csv", "own=RECIPE.yaml"), ("retrieval=faq.csv", "as own=faq.csv"),
-    ("sts=faq.csv,stsb", "Score it in a command of its own"), ("faq.csv", "is named with its kind: sts=faq.csv"),
-    ("scifact.zip", "is named with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
+    ("sts=faq.csv,stsb", "Score it in a command of its own"), ("faq.csv", "with its kind: sts=faq.csv"),
+    ("scifact.zip", "with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
     ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
 ]  # fmt: skip
 

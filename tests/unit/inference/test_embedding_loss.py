@@ -119,7 +119,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         (lambda: _regression(), "labels that are not rounded"),
         (lambda: _regression(spacing=0.25), "threshold 0.25 for labels 0.25 apart"),
         (lambda: _called("info_nce", labels=torch.ones(B)), "graded pairs"),
-        (lambda: _called("info_nce", *TENSORS, num_positives=2), "2 positives an anchor"),
+        (lambda: _called("info_nce", *TENSORS, num_positives=2), "2 positives per anchor"),
         (lambda: _called("regression"), "rows without labels"),
         (lambda: _called("rcl", TENSORS[0]), "1 tensors"),
         (lambda: _called("rcl", TENSORS[0], TENSORS[1][:3]), "anchors, positives and perhaps hard negatives"),
@@ -160,4 +160,4 @@ def test_rows_that_are_not_refused_have_a_loss() -> None:
                 try:
                     assert loss(*columns, **given).isfinite()  # type: ignore[arg-type]
                 except RecipeError as refusal:
-                    assert any(word in str(refusal) for word in ("positives an anchor", "hard negative")), refusal
+                    assert any(word in str(refusal) for word in ("positives per anchor", "hard negative")), refusal

@@ -180,7 +180,7 @@ def test_corpora_that_do_not_fit() -> None:
         ({"spacing": 2}, "corpora.scores.spacing: found 2; expected a divisor of 5"),
         ({"spacing": 0.5, "rounding": "none"}, "corpora.scores.spacing: found 0.5 with rounding none"),
         ({"parts": [NLI_PART], "rounding": "half_up"}, "corpora.scores.rounding: found half_up"),
-        ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found label words beside scores"),
+        ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found NLI labels and scores"),
         ({"parts": [STSB, STSB]}, "corpora.scores.parts: found sts/stsb:train, sts/stsb:train"),
         ({"without": ["sts17"]}, "corpora.scores.without: found sts17"),
     ]:

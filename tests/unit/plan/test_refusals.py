@@ -33,7 +33,7 @@ training: {epochs: 1000000000000000000} | training.epochs: found
 training: {learning_rate: -1.0} | training.learning_rate
 training: {learning_rate: true} | training.learning_rate: found true; expected a number
 training: {batch_size: 1} | training.batch_size
-training: {batch_size: 20000} | 20000 rows a batch, 10000 in the corpus
+training: {batch_size: 20000} | 20000 rows per batch, 10000 in the corpus
 training: {batch_size: 4}, runtime: {workers: 4} | 4 rows for 4 workers
 runtime: {workers: 4, gpus_per_worker: 0.25} | runtime.gpus_per_worker: found 0.25 with 4 workers
 runtime: {device: gpu} | Did you mean "cuda"?
@@ -55,14 +55,14 @@ new: {view: {relations: {weights: {duplicates: 1.0}, direction: one}}} | view.re
 TASKS = """
 evaluation: {tasks: [stsd]} | "stsd" is no task
 evaluation: {tasks: []} | evaluation.tasks
-evaluation: {tasks: [own-dev]} | Rows of a corpus of kind own are called own
+evaluation: {tasks: [own-dev]} | Held-out rows of a corpus of kind own are always called own
 evaluation: {tasks: [mr-dev]} | Use mr; mr-dev is for selection.task
-selection: {task: transfer} | chooses no checkpoint
+selection: {task: transfer} | cannot choose checkpoints
 selection: {task: stsb-dev+sickr-dve} | Did you mean "sickr-dev"?
 selection: {task: stsb-dev+stsb-dev} | expected each task once
 selection: {task: stsb-dev+stackfaq} | found tasks of retrieval and of sts
 selection: {task: transfer-dev, limit: 40} | selection.limit: found 40 beside mr-dev
-selection: {task: "clustering=my/data"} | chooses no checkpoint
+selection: {task: "clustering=my/data"} | cannot choose checkpoints
 selection: {task: "classification=my/data"} | sts=SOURCE
 selection: {task: "sts=my/pairs+retrieval=my/bank"} | tasks of one kind
 """
@@ -75,7 +75,7 @@ corpus: {source: retrieval/stackfaq, split: null, columns: [a, b]}, folds: {num:
 corpus: {kind: own, file: a.csv, encoding: latein} | corpus.encoding: found 'latein'
 corpora: {other: {source: nli/triplets, limit_seed: 4}} | corpora.other.limit_seed: found no limit
 corpora: {short: {like: corpsu}} | Did you mean "corpus"
-corpora: {one: {like: two}, two: {like: one}} | found one → two → one; expected no circle
+corpora: {one: {like: two}, two: {like: one}} | found one → two → one; expected no cycle
 corpora: {one: {like: corpus, relations: 1.5}} | corpora.one.relations: found 1.5; expected a list of relations
 corpora: {short: {like: corpus}}, sweep: {corpus.limit: [5, 6]} | would keep their values
 corpora: {g: {kind: groups, parts: [{source: nli/snli}], num_positives: 1, num_negatives: 1, augmentation: {name: paraphrases}}} | checkpoint
@@ -124,10 +124,10 @@ new: {of: fine_tuned, encoder: {pooling: cls}} | methods.new.of: scores the enco
 
 OBJECTIVES = """
 new: {objective: {name: regression, loss: mse}} | rows without labels
-new: {objective: {name: rse}} | rows of no relation
+new: {objective: {name: rse}} | rows without relations
 new: {corpus: grops, objective: {name: supmpn}} | "grops" is not one of
-new: {corpus: graded, objective: {name: supmpn}} | most are no positives
-new: {corpus: groups, objective: {name: info_nce}} | 2 positives an anchor
+new: {corpus: graded, objective: {name: supmpn}} | most of which are not positives
+new: {corpus: groups, objective: {name: info_nce}} | 2 positives per anchor
 new: {corpus: group, objective: {name: triplet}} | Set num_negatives: 1
 new: {corpus: pairs, objective: {name: supmpn}} | no hard negatives
 new: {objective: {name: regulators}, bank: entropy} | regulators alone

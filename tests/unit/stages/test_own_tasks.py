@@ -152,7 +152,7 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["classify=my/labels"], "is not one of"),
         (["pairs=my/labelled-pairs", "pairs=./my/labelled-pairs.parquet"], "which are one file"),
         (["retrieval=my/bank", "retrieval=my/bank/"], "which are one file"),
-        (["sts=my/pairs", "sts=my/copy"], "two files of one content"),
+        (["sts=my/pairs", "sts=my/copy"], "two files with the same content"),
         (["pairs=my/labelled-pairs", "pairs=my/labelled-pairs@test"], "which are the same rows"),
         (["sts=my/pairs", "sts=my-pairs"], "two tasks called sts-my-pairs"),
     ],

@@ -26,7 +26,7 @@ CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TROUBLE = {
     errno.ENOSPC: "no space left",
     errno.EROFS: "a read-only file system",
-    errno.EACCES: "no right to write",
+    errno.EACCES: "no permission to write",
     errno.EDQUOT: "a quota that is used up",
     errno.ESTALE: "stale handle",
     errno.EIO: "an error of the disk",
@@ -84,7 +84,7 @@ def _without_roots_rights() -> Iterator[None]:
 def test_a_place_where_nothing_can_be_written_is_reported(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # not pytest's own, into which nobody but its owner may look
         Path(folder).chmod(0o555)
-        with _without_roots_rights(), pytest.raises(StoreError, match="no right to write"):
+        with _without_roots_rights(), pytest.raises(StoreError, match="no permission to write"):
             ArtifactStore(folder).check_writable()
     (tmp_path / "file").write_text("a file")
     with pytest.raises(StoreError, match="expected a store that can be written"):

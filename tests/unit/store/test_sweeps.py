@@ -131,7 +131,7 @@ def test_a_sweep_that_takes_the_place_of_other_trials_says_so(tmp_path: Path, is
         fill_store(store, wide, noise=lambda trial: 1.0, num_items={"stsb": 40})
     assert left_out_line(store, sweep_record(wide)) is None
     cells = ", ".join(dict.fromkeys(trial.cell for trial in wide.trials if trial.seed == 1))
-    said = f"{wide.recipe.name} had other trials before ({cells}): its report shows today's alone."
+    said = f"{wide.recipe.name} used to have other trials ({cells}): its report shows only the current ones."
     assert (left_out_line(store, sweep_record(narrow)) or "").startswith(said if is_finished else "")
     assert bool(left_out_line(store, sweep_record(narrow))) == is_finished
     searched = sweep_record(narrow).model_copy(update={"recipe": {"search": {}}})
