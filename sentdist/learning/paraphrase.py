@@ -1,4 +1,4 @@
-"""Other wordings of a sentence by a sequence-to-sequence model that the user names (SupMPN, Table A1)."""
+"""Paraphrase sentences with a sequence-to-sequence model that the user names (SupMPN, Table A1)."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ def paraphrase(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> list[str]:
-    """Return a paraphrase of each sentence, in their order; the sentence itself where the model says nothing.
+    """Return a paraphrase of each sentence, in their order; the sentence itself where the model generates nothing.
 
-    checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase;
-    `prefix` is put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
     Words are sampled from the likeliest that hold 95 % of the probability, so that equal sentences get different paraphrases.
-    The same seed, sentences and machine give the same answers; nothing else is drawn from torch's generators.
-    SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
-    Raises EncoderError where no checkpoint is named, where there is none, or where it cannot write sentences.
+    The same seed, sentences and machine give the same paraphrases; torch's generators are restored afterwards.
+    SupMPN uses Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
+
+    Args:
+        checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) trained to paraphrase.
+        prefix: put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
+    Raises:
+        EncoderError: no checkpoint is named or found, or it cannot generate text.
     """
     if checkpoint is None:
         raise EncoderError(
@@ -60,8 +63,10 @@ def paraphrase(
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """The generators that are drawn from start at `seed`, and go on afterwards where they were. torch.manual_seed would seed those of all
-    GPUs, which fork_rng gives back of the devices named to it alone."""
+    """Seed the generators that are used, and restore them afterwards. torch.manual_seed would seed those of all GPUs, and fork_rng restores
+    only
+    the devices it is given.
+    """
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
         torch.random.default_generator.manual_seed(seed)
