@@ -1,4 +1,4 @@
-"""An encoder as one ONNX graph: token ids and mask in, embeddings out; pooling, and where the folder has it Normalize, inside."""
+"""Export an encoder as one ONNX graph: token ids and mask in, embeddings out, with pooling and, if the folder has it, Normalize."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ PROBES = (
 
 
 def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> float:
-    """Write GRAPH and the tokenizer into `folder`; returns the largest difference from the encoder's own embeddings,
-    relative to their largest number. They have length 1 where the encoder `is_exported_normalized`.
+    """Write GRAPH and the tokenizer into `folder`; return the largest difference from the encoder's embeddings, relative to their largest
+    number.
 
-    Sentences and tokens are dynamic axes. checkpoint: the folder that `encoder` was loaded from;
-    its weights are read again, for a model that takes padded sentences. The graph is run by onnxruntime before this returns.
+    The embeddings have length 1 if the encoder `is_exported_normalized`. Sentences and tokens are dynamic axes. onnxruntime runs the graph
+    before this returns.
 
+    Args:
+        checkpoint: the folder that `encoder` was loaded from; its weights are read again into a model for padded sentences.
     Raises:
         EncoderError: the ONNX packages are not installed, this architecture cannot be exported, or the graph gives other embeddings.
     """
@@ -80,7 +82,7 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
 
 
 class PaddedEncoder(nn.Module):
-    """What an encoder's folder does at test, on padded sentences; only for export."""
+    """The test-time encoder on padded sentences; only for export."""
 
     def __init__(self, model: PreTrainedModel, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -90,7 +92,7 @@ class PaddedEncoder(nn.Module):
         self.normalize = encoder.is_exported_normalized
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(S, D) embeddings of sentences (S, T)."""
+        """Return the (S, D) embeddings of sentences (S, T)."""
         every = self.pooling.layers is not None
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=every, return_dict=True)
         layers = output.hidden_states if every else (output.last_hidden_state,)
@@ -100,7 +102,7 @@ class PaddedEncoder(nn.Module):
 
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:
-    """The weights in a model with attention that is written out: fused kernels do not export the same way everywhere."""
+    """Load the weights with eager attention: fused kernels do not export the same way everywhere."""
     with without_bars(), without_reports():
         kind = auto_class(encoder.model.config)
         model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False)
@@ -134,7 +136,7 @@ def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # a module with
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own deprecations, of torchvision and of the names of axes."""
+    """Suppress the exporter's warnings about its own deprecations, torchvision and names of axes."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

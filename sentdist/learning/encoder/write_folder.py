@@ -1,9 +1,9 @@
-"""Writing an encoder as a folder that sentence-transformers and transformers load.
+"""Write an encoder as a folder that sentence-transformers and transformers load, with its model card.
 
-The folder holds what acts at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
-A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
-trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
-It is written by sentence-transformers 6.2, then put into the layout that older versions read, too.
+The folder holds what is used at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
+A Normalize module comes last if the base checkpoint has one, so that dot products work as with the base.
+`SentenceEncoder` itself never normalizes: losses and cosines read the pooled embeddings.
+It is written by sentence-transformers 6.2, then converted to the layout that older versions read, too.
 """
 
 from __future__ import annotations
@@ -39,12 +39,15 @@ HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # what 
 class EncoderCard:
     """The facts of a model card.
 
-    base_model: hub id or name of what training started from, and its revision. is_on_hub: the name is a hub id, which cards link to.
-    data: names of the training tables. objective: what was minimized; None: nothing, the weights are those of the base model.
-    hyperparameters: as they were set; None: not set, and not shown.
-    scores: task -> value (Spearman × 100 and the like; the name says the metric).
-    language: as the base model's own card says it.
-    prompts: a sentence on what stands before sentences; "": nothing is said.
+    Args:
+        base_model: hub id or name of what training started from.
+        is_on_hub: the name is a hub id, which cards link to.
+        data: names of the training tables.
+        objective: what was minimized; None: nothing, the weights are those of the base model.
+        hyperparameters: None values were not set and are not shown.
+        scores: task -> value (e.g. Spearman × 100; the name includes the metric).
+        language: from the base model's own card.
+        prompts: a sentence on prompts; "": none.
     """
 
     base_model: str
@@ -60,7 +63,9 @@ class EncoderCard:
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
-    """The languages that the card in an encoder's folder says; none where it says none, or cannot be read: it is no part of an encoder."""
+    """Return the languages on the card in an encoder's folder; empty without any, or if the card cannot be read: it is no part of an
+    encoder.
+    """
     try:
         said = (metadata_load(folder / "README.md") or {}).get("language")
     except (OSError, ValueError, YAMLError):
@@ -69,7 +74,7 @@ def language_of(folder: Path) -> tuple[str, ...]:
 
 
 def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
-    """Fill sentence-transformers' own card data; nothing is looked up on the hub.
+    """Fill sentence-transformers' card data without requests to the hub.
 
     `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make,
     so the data are in our own table.
@@ -137,7 +142,8 @@ def write_folder(
 ) -> None:
     """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
 
-    pooler: the model's own unused pooler, put back so that AutoModel finds every weight it expects.
+    Args:
+        pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
     """
     from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
     from sentence_transformers.base.modules.transformer import Transformer
@@ -177,7 +183,7 @@ def _save_plain(
 
 @contextmanager
 def no_wrappers() -> Iterator[None]:
-    """Have transformers save models as they are. It would look whether DeepSpeed wraps them, and import it for that: 2.3 s."""
+    """Let transformers save models as they are; it would import DeepSpeed to look for its wrapper, in 2.3 s."""
     unwrap = modeling_utils.unwrap_model
     modeling_utils.unwrap_model = lambda model, recursive=False: model
     try:

@@ -1,2 +1,4 @@
-"""What a transformer layer does between its matrix products: in C++ for processors (`cpp_kernels`), in Triton for GPUs (`triton_kernels`),
-each compiled where it runs, once. Both modules have the functions of `interface.Kernels`."""
+"""Kernels for the parts of a transformer layer between matrix products: C++ for CPUs, Triton for GPUs, compiled once where they run.
+
+`cpp_kernels` and `triton_kernels` both implement `interface.Kernels`.
+"""
