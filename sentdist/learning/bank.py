@@ -21,10 +21,8 @@ class BankReader(Protocol):
     """The (N, S, D) frozen embeddings of S sentences by N encoders."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """Return (N, K, D) constants in the stored type for K sentence ids (any shape, read in order).
-
-        Raises:
-            DataError: an id outside the bank.
+        """Return (N, K, D) constants in the stored type for K sentence ids (any shape, read in order); DataError for an id outside the
+        bank.
         """
         ...
 
@@ -41,7 +39,6 @@ class HostBank:
     """Base class of banks on the host: the embeddings are looked up before a step."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """See `BankReader.rows`."""
         raise NotImplementedError
 
     def prepared(self, batch: Batch) -> Batch:
@@ -53,13 +50,7 @@ class HostBank:
 
 
 class StoredBank(BankReader, Protocol):
-    """A bank on the host with its size and identity.
-
-    Args:
-        num_bytes: of all encoders, in the type that `rows` returns.
-        identity: equal if and only if the numbers are equal.
-        where: name in errors.
-    """
+    """A bank on the host with its size and identity."""
 
     @property
     def num_sentences(self) -> int: ...

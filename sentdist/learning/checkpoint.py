@@ -46,15 +46,7 @@ class EngineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Position of a training between two steps: all that is needed to resume besides the engine's own state.
-
-    Args:
-        step: optimizer steps done, hence the number of the next one.
-        epoch, step_in_epoch: the next step's place in the data order.
-        best_score, best_step, history: of the dev evaluations so far.
-        stopping: the early-stopping rule with its state.
-        seconds: of earlier attempts up to here, rungs included.
-    """
+    """Position of a training between two steps: all that is needed to resume besides the engine's own state."""
 
     step: int
     epoch: int = 0

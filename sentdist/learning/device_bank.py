@@ -1,7 +1,4 @@
-"""Keep a whole bank on a GPU, where each step gathers rows by index without copies from the host.
-
-Importing it does not load torch.
-"""
+"""Keep a whole bank on a GPU, where each step gathers rows by index without copies from the host. Importing it does not load torch."""
 
 from __future__ import annotations
 
@@ -80,9 +77,8 @@ _shelf: _Shelf | None = None
 
 @contextmanager
 def bank_stays() -> Iterator[None]:
-    """Inside, a bank copied to the GPU stays until a training of this process needs another, or none.
-
-    The outermost of these contexts frees it; outside, a bank is freed with its training.
+    """Inside, a bank stays on the GPU until a training needs another, or none; the outermost context frees it. Outside, it ends with its
+    training.
     """
     global _shelf
     before, _shelf = _shelf, _shelf or _Shelf()

@@ -50,12 +50,9 @@ class Engine(Protocol):
         ...
 
     def step(self) -> float:
-        """Average the gradients over ranks, clip, update parameters and schedule, clear the gradients.
+        """Average the gradients over ranks, clip, update parameters and schedule, clear the gradients; return the L2 norm before clipping.
 
-        Returns:
-            The L2 norm of the averaged gradient before clipping.
-        Raises:
-            TrainingDiverged: on all ranks, if the norm is not finite; parameters and optimizer are unchanged.
+        TrainingDiverged on all ranks if the averaged gradient is not finite; parameters and optimizer are unchanged.
         """
         ...
 
@@ -94,7 +91,7 @@ class Brake:
         self._is_on: Tensor | None = None  # 1: nothing moves
 
     def facts(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
-        """Return the result of `Engine.step_unread` for a step whose optimizer step comes next."""
+        """Return the result of `Engine.step_unread` for the optimizer step that comes next."""
         facts = torch.cat([mean_and_votes, norm.double()[None]])
         before = torch.zeros((), device=norm.device) if self._is_on is None else self._is_on
         self._is_on = torch.where(torch.isfinite(facts[::2]).all(), before, 1.0)

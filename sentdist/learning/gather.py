@@ -42,8 +42,7 @@ def held_group() -> Iterator[None]:
 def rank_and_world_size() -> tuple[int, int]:
     """Return this process's rank and the number of ranks: (0, 1) without a process group.
 
-    Raises:
-        GroupGoneError: inside `held_group`, if the group has changed.
+    GroupGoneError inside `held_group` if the group has changed.
     """
     here = (dist.get_rank(), dist.get_world_size()) if dist.is_available() and dist.is_initialized() else (0, 1)
     if _held is not None and here != _held:
@@ -52,10 +51,9 @@ def rank_and_world_size() -> tuple[int, int]:
 
 
 def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
-    """Return the rows of a global batch that belong to `rank`, in rank order. If they do not divide evenly, the first ranks have one more.
+    """Return the rows of a global batch that belong to `rank`. If they do not divide evenly, the first ranks have one more.
 
-    Raises:
-        ResourceError: more ranks than rows.
+    ResourceError if there are more ranks than rows.
     """
     if num_rows < world_size:
         raise ResourceError(
@@ -87,11 +85,7 @@ def gather_rows(local_BD: Tensor, *, of: int | None = None) -> Tensor:
     So for a loss that is a mean over local anchors against all candidates, scaled `by_share`,
     gradients averaged over ranks are those of one process that holds the whole batch;
     a gather without gradient is wrong by 28 % (measured over two ranks in float64).
-
-    Args:
-        of: M, if the shares are those of `local_rows`; None: all ranks bring the same shape.
-    Raises:
-        DataError: the rows are not this rank's share.
+    of: M, if the shares are those of `local_rows` (DataError if not); None: all ranks bring the same shape.
     """
     rank, world_size = rank_and_world_size()
     if world_size == 1:

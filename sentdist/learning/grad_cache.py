@@ -20,11 +20,9 @@ LOGITS_SHARE = 1 / 16  # of a GPU's memory, for these three: there a small block
 def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, device: torch.device) -> Tensor:
     """Return the mean of a loss over `num_rows` anchors, computed in blocks whose logits fit the device's memory limit.
 
+    loss(first, last) is the mean over anchors `first` up to, not including, `last`, each against `num_columns` candidates.
     The logits of a block are recomputed in the backward pass; one block, nothing recomputed, if all logits fit.
     Value and gradient do not depend on the blocks.
-
-    Args:
-        loss: loss(first, last) is the mean over anchors `first` up to, not including, `last`, each against `num_columns` candidates.
     """
     block = max(1, logits_at_once(device) // max(1, num_columns))
     if block >= num_rows:
@@ -35,7 +33,7 @@ def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_c
 
 
 def logits_at_once(device: torch.device) -> int:
-    """Return the number of logits per block. On a GPU by this process's memory limit, not by free memory: a resumed training uses the same
+    """Return the logits per block; on a GPU by this process's memory limit, not free memory, so that a resumed training has the same
     blocks.
     """
     if device.type != "cuda":
@@ -47,8 +45,7 @@ def logits_at_once(device: torch.device) -> int:
 def against_candidates(loss: Callable[..., Tensor], embeddings: Tensor, batch: Batch) -> Tensor:
     """Return the mean over this rank's anchors of a loss against the candidates of all ranks, in blocks.
 
-    Args:
-        loss: loss(anchors_BD, candidates_MD, first_row=…) is the mean over these anchors; the first is that row of the global batch.
+    loss(anchors_BD, candidates_MD, first_row=…) is the mean over these anchors; the first is that row of the global batch.
     """
     anchors_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
     return mean_over_blocks(
@@ -71,10 +68,8 @@ def encode_in_micro_batches(
     its whole gradient at once, as ZeRO stages 1 and 2 need: a loop of backward passes is silently wrong there.
     Costs a second forward pass. Value and gradient are those of encoding the same micro-batches and keeping their activations.
     Micro-batches are padded to a multiple of TOKENS_MULTIPLE tokens, so that their sizes are nearly equal.
-
-    Args:
-        most: sentences of the rank that has the most; None: as many as here. Every rank runs as many passes as that one, since ZeRO stage 3
-            gathers parameters in each; a rank with fewer sentences encodes its first one again and drops it.
+    most: sentences of the rank that has the most; None: as many as here. Every rank runs as many passes as that one, since ZeRO stage 3
+    gathers parameters in each; a rank with fewer sentences encodes its first one again and drops it.
     """
     rows_of = _rows_of_passes(tokens, micro_batch, most)
     if rows_of is None:
@@ -101,9 +96,7 @@ def micro_batches(lengths: Sequence[int], *, size: int, most: int | None = None)
 
     Sentences are dealt by falling length, back and forth. Consecutive sentences would not do: the columns of a batch differ (NLI's premises
     are twice as long as its hypotheses), and memory has to hold the longest micro-batch.
-
-    Args:
-        most: use the number of micro-batches of so many sentences; some may stay empty.
+    most: use the number of micro-batches of so many sentences; some may stay empty.
     """
     count = -(-(len(lengths) if most is None else most) // size)
     falling = sorted(range(len(lengths)), key=lambda row: -lengths[row])

@@ -22,13 +22,9 @@ from sentdist.learning.gather import begin_mean, begin_union, rank_and_world_siz
 
 
 class WordRows:
-    """The rows of a word embedding table that are read in a step: on this rank, then on all.
+    """The rows of a word embedding table (V, D) that are read in a step: on this rank, then on all. The padding row always counts as read.
 
     Kept on the host, where tokens come from, so that their number is known without waiting for a GPU.
-
-    Args:
-        table: the embeddings (V, D), on their device.
-        padding: the padding row; it counts as read in every step.
     """
 
     def __init__(self, table: Parameter, *, padding: int) -> None:
@@ -68,10 +64,7 @@ class WordRows:
 
 
 def average_gradients(parameters: Iterable[Parameter]) -> None:
-    """Replace every gradient by its mean over ranks, after a backward pass; no effect on a single rank.
-
-    A parameter without a gradient has none on any rank, since all ranks run the same graph.
-    """
+    """Replace every gradient by its mean over ranks, after a backward pass. All ranks run the same graph, so lack the same gradients."""
     GradientBuckets(parameters, leave_early=False).arrive()
 
 

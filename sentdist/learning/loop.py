@@ -41,16 +41,7 @@ class StepSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """Result of one optimizer step.
-
-    Args:
-        step: its number, from 0.
-        loss: nats, mean over the anchors of all ranks.
-        grad_norm: L2, of the averaged gradient, before clipping.
-        num_sentences: of the global batch, all columns.
-        votes: see `train_steps`.
-        is_latest: no later step has begun: only then is the engine's state that of this step.
-    """
+    """Result of one optimizer step."""
 
     step: int
     loss: float
@@ -124,9 +115,8 @@ def train_steps(
 
 
 def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
-    """Return the (C·B, D) embeddings of a batch. Engines need a pass through them at each step: if the loss reads no embeddings, one
-    sentence is
-    encoded.
+    """Return the (C·B, D) embeddings of a batch; of one sentence if the loss reads none, since engines need a pass through them at each
+    step.
     """
     if not objective.reads_embeddings:
         return encode_in_micro_batches(engine.encode, batch.tokens.take([0]), micro_batch=micro_batch, most=1)
@@ -148,10 +138,7 @@ def _step_and_read(engine: Engine, step: int, local_loss: Tensor, embeddings: Te
 
 @dataclass(frozen=True, kw_only=True)
 class _Unread:
-    """A step whose outcome the host has not read yet: a GPU may still compute it.
-
-    batch: without its tensors on the device. facts: see `Engine.step_unread`.
-    """
+    """A step whose outcome the host has not read yet: a GPU may still compute it."""
 
     step: int
     batch: Batch
@@ -161,7 +148,6 @@ class _Unread:
 
 
 def _facts_of(unread: list[_Unread]) -> Tensor:
-    """Return the (N, 3) facts of N steps."""
     return torch.stack([one.facts for one in unread])
 
 

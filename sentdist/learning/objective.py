@@ -1,5 +1,4 @@
-"""Objectives as the training loop calls them: base class, wrappers (functions, sums, projections), logits and cross-entropies, saved
-heads."""
+"""Objectives as the training loop calls them: base class, functions, sums, projections; shared logits and cross-entropies; saved heads."""
 
 from __future__ import annotations
 
@@ -37,11 +36,6 @@ class Objective:
 
     A method overrides the hooks it needs; the defaults do nothing. What it learns besides the encoder are parameters of an
     `nn.Module`, which the engine updates and checkpoints contain.
-
-    Args:
-        reads_embeddings: False for an objective that uses the sentences only; it gets no embeddings of them.
-        keeps_heads: start with the parameters that the start's objective has learned (see `start_from`).
-        adds_to_embeddings: what it saves beside the encoder is added to embeddings, which must then keep their length.
     """
 
     reads_embeddings: bool = True
@@ -57,10 +51,8 @@ class Objective:
         yield from ()
 
     def start_from(self, folder: Path, *, where: str) -> None:
-        """Load what this objective keeps of the encoder in `folder`, which training starts from; errors name the training `where`.
-
-        Raises:
-            EncoderError: it is missing or has another shape.
+        """Load what this objective keeps of the encoder in `folder`, which training starts from; EncoderError at `where` if it does not
+        fit.
         """
 
     def place_on(self, device: torch.device) -> None:
@@ -87,8 +79,7 @@ class Objective:
 class FunctionObjective(nn.Module, Objective):
     """An objective from a function of embeddings, batch and learned parameters, if any.
 
-    Args:
-        learned: name -> (initial value, learning rate; None: the encoder's). No weight decay: they are no matrices.
+    learned: name -> (initial value, learning rate; None: the encoder's). No weight decay: they are no matrices.
     """
 
     def __init__(self, function: Callable[..., Tensor], **learned: tuple[float, float | None]) -> None:
@@ -206,10 +197,7 @@ def _shapes(weights: dict[str, Tensor]) -> dict[str, tuple[int, ...]]:
 class WeightedSum(nn.Module, Objective):
     """Σ_t w_t · L_t: methods combined, which no paper has. Units and reduction are those of the terms.
 
-    Args:
-        terms: (weight, objective) in the order of the recipe; those with parameters are submodules, named by their place.
-    Raises:
-        RecipeError: a weight is not finite.
+    terms: (weight, objective) in the order of the recipe; those with parameters are submodules, named by their place.
     """
 
     def __init__(self, terms: Sequence[tuple[float, Objective]]) -> None:

@@ -24,10 +24,7 @@ class Learner(nn.Module):
 
     One module, so that one optimizer updates both, one norm clips both, and ZeRO shards both. `forward` is the encoder's; the objective
     calls its heads as modules: ZeRO stage 3 gathers their weights only then.
-
-    Args:
-        freeze_encoder: the encoder gets no gradient, graph or optimizer state. Weights that a head shares with it (the word embeddings of
-            masked language modelling) are frozen, too.
+    With `freeze_encoder` the encoder gets no gradient, graph or optimizer state; weights that a head shares with it are frozen, too.
     """
 
     def __init__(self, encoder: nn.Module, objective: Objective, *, freeze_encoder: bool = False) -> None:
@@ -137,9 +134,7 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
 
     Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions.
     Parameters of `Learner.own_rates` have their own rate or decay instead, and no layer decay.
-
-    Raises:
-        RecipeError: a layer decay where layers are not numbered (ALBERT has one layer, used many times).
+    RecipeError for a layer decay where layers are not numbered (ALBERT has one layer, used many times).
     """
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     layers = {layer for name, _ in named if (layer := _layer_of(name)) is not None}
@@ -149,10 +144,7 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
         has_effect, "layer_decay", optimization.layer_decay, "1 for an encoder whose layers share weights", "Set training.layer_decay=1."
     )
     own = _own_settings(module)
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {
-        (optimization.lr, optimization.weight_decay): [],
-        (optimization.lr, 0.0): [],
-    }
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {(optimization.lr, optimization.weight_decay): [], (optimization.lr, 0.0): []}
     for name, parameter in named:
         layer = _layer_of(name)
         rate = optimization.lr if layer is None else optimization.lr * optimization.layer_decay ** (depth - layer)
@@ -206,11 +198,6 @@ class EarlyStopping:
     the
     raw loss, an interval of, e.g., a tenth of an epoch its mean loss. On noisy batches the first stops after some ten steps.
     "Not decreased" compares with the lowest loss so far; the last weights are kept.
-
-    Args:
-        patience: intervals without a new lowest loss that end the training.
-        steps_per_interval: optimizer steps.
-        lowest, num_waited, loss_sum, num_steps: the state; loss_sum and num_steps belong to the incomplete interval.
     """
 
     patience: int = 3

@@ -63,10 +63,7 @@ def paraphrase(
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed the generators that are used, and restore them afterwards. torch.manual_seed would seed those of all GPUs, and fork_rng restores
-    only
-    the devices it is given.
-    """
+    """Seed the generators in use, then restore them. torch.manual_seed would seed all GPUs; fork_rng restores only the given ones."""
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
         torch.random.default_generator.manual_seed(seed)

@@ -47,10 +47,7 @@ class Float32Linears(TorchFunctionMode):
 
 
 def recomputed_within() -> tuple[AbstractContextManager[object], AbstractContextManager[object]]:
-    """Return the contexts of torch checkpoints for a layer's forward pass and its recomputation, where autocast is restored but a function
-    mode
-    is not.
-    """
+    """Return the contexts of a layer's forward pass and recomputation: torch's checkpoints restore autocast, but not a function mode."""
     rounds = torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu") == torch.bfloat16
     return nullcontext(), Float32Linears() if rounds and not has_bfloat16() else nullcontext()
 
@@ -115,9 +112,7 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
 
     On a CPU the faster exact setting is measured and chosen. On a GPU fp32 is "highest", unmeasured: the setting that is
     fast on a CPU would enable TensorFloat-32 there, which rounds, and is what tf32 asks for.
-
-    Raises:
-        ResourceError: tf32 on a device without it; bf16 on a GPU without it, where it would be slower than fp32.
+    ResourceError for tf32 on a device without it, and bf16 on a GPU without it, where it would be slower than fp32.
     """
     if precision == "bf16" and device.type == "cuda" and (old := old_gpu(device)):
         raise ResourceError(

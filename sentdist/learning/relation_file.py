@@ -21,11 +21,7 @@ TENSOR = "relations"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relations:
-    """The K relation names of an encoder and their `vectors` (K, D), in the order of their numbers in the corpus.
-
-    Args:
-        pooling: of the embeddings that the vectors were trained with; None: unknown.
-    """
+    """The K relation names of an encoder and their `vectors` (K, D), in the order of their numbers in the corpus."""
 
     names: tuple[str, ...]
     vectors: NDArray[np.float32]
@@ -33,9 +29,8 @@ class Relations:
 
 
 def write_relations(folder: Path, relations: Relations) -> None:
-    """Write relations.safetensors and relations.json into an encoder's folder.
+    """Write relations.safetensors and relations.json, which other libraries ignore, into an encoder's folder.
 
-    sentence-transformers and transformers ignore these two files when they load the folder.
     EncoderError unless names are distinct and each has a finite vector.
     """
     _check(folder, relations.names, relations.vectors)

@@ -52,11 +52,7 @@ class TargetReader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class WordShares:
-    """The shares of words in S sentences as entries (row, word, share) on one device.
-
-    Shapes:
-        rows and words (E,) int64, shares (E,) float; num_rows is S.
-    """
+    """The shares of words in S sentences as entries (row, word, share) on one device."""
 
     rows: Tensor
     words: Tensor

@@ -22,11 +22,7 @@ class Channels:
 
     @classmethod
     def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
-        """Return `sizes` (tags, words), or by default 128 : 640 of `width`, rounded.
-
-        Raises:
-            RecipeError: the sizes do not add up to `width`.
-        """
+        """Return `sizes` (tags, words), or by default 128 : 640 of `width`, rounded; RecipeError if they do not add up to `width`."""
         if sizes is None:
             tags = max(1, round(width * TAG_SHARE))
             sizes = tags, width - tags

@@ -63,17 +63,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Needs:
-    """What an objective needs of a batch and of other artifacts.
-
-    Args:
-        columns: minimum; 1: sentences alone.
-        positives: maximum per anchor; None: any number.
-        negatives: minimum per anchor.
-        labels: "needed", "ignored", or "refused" where a row means an anchor with its positive, which most graded pairs are not.
-        relations: each row has a relation number.
-        bank, targets: embeddings of entropy encoders; shares of tags and words.
-        alone: False if it is useful only as a term of a sum.
-    """
+    """What an objective needs of a batch and of other artifacts."""
 
     columns: int
     positives: int | None
@@ -87,13 +77,7 @@ class Needs:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """The training that an encoder comes from, for objectives that continue with parts of it.
-
-    Args:
-        term: its objective of the same name, if any.
-        has_same_terms: the whole objective has the same terms in the same order.
-        relations: known to that encoder.
-    """
+    """The training that an encoder comes from, for objectives that continue with parts of it."""
 
     term: ObjectiveSpec | None
     has_same_terms: bool
@@ -102,12 +86,8 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class LossInputs:
-    """What a loss can be built from beside its recipe fields; None: not available, e.g. no encoder if the embeddings come from elsewhere.
-
-    Args:
-        width: of embeddings, D.
-        precision, micro_batch: for a loss that encodes sentences itself.
-    """
+    """What a loss can be built from besides its recipe fields; None: not available, e.g. no encoder if the embeddings come from
+    elsewhere."""
 
     rows: Rows
     width: int | None = None
@@ -138,14 +118,7 @@ def needs_more(name: str, needed: str) -> RecipeError:
 
 
 class ObjectiveSpec(Frozen):
-    """An objective as a recipe names it: each subclass in a module of this package is one (plan/objectives.py finds it).
-
-    Args:
-        title: for a model card.
-        about: a line in a table.
-        regulators_per_bank: terms that hold embeddings near those of one entropy encoder.
-        without_bank: the objective it equals for an empty bank; None: none with a name, or it uses no bank.
-    """
+    """An objective as a recipe names it: each subclass in a module of this package is one (plan/objectives.py finds it)."""
 
     title: ClassVar[str]
     about: ClassVar[str]
@@ -177,11 +150,8 @@ class ObjectiveSpec(Frozen):
         return None
 
     def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
-        """Return why these values make no sense for an encoder, else None.
-
-        Args:
-            width: None if unknown while planning.
-            has_mask_token: True unless the tokenizer is known to have none.
+        """Return why these values make no sense for an encoder, else None. `width` None: unknown; `has_mask_token`: unless known to have
+        none.
         """
         return None
 

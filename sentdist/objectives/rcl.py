@@ -57,10 +57,9 @@ class Regulators(ObjectiveSpec):
 def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, temperature: float) -> Tensor:
     """Return the N regulators of one side in Eq. 3: nats, mean over B, sum over n; 0 for N = 0.
 
-    The candidates of regulator n are the M embeddings of the same side by entropy encoder n: none of another encoder or the other side.
-
-    Shapes:
-        embeddings_BD (B, D) of this rank; augmented_NMD (N, M, D) of the global batch.
+    Shapes: embeddings_BD (B, D) of this rank; augmented_NMD (N, M, D) of the global batch. The candidates of regulator n are the M
+    embeddings
+        of the same side by entropy encoder n: none of another encoder or the other side.
     """
     from torch.nn import functional as F
 
@@ -75,8 +74,7 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
 def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
     """Return (N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
 
-    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers the others, so banks may lie in a
-    different place on each rank.
+    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers the others.
     """
     from sentdist.learning.encoder.tokens import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size

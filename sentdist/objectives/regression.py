@@ -229,8 +229,7 @@ def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boun
 def cross_entropy(logits_BV: Tensor, labels_B: Tensor, *, low: float, spacing: float) -> Tensor:
     """Return the paper's classification baseline: V-way softmax where label low + c · spacing is class c. Nats, mean over B.
 
-    Raises:
-        DataError: logits are not (B, V) or labels not (B,).
+    DataError unless logits are (B, V) and labels (B,).
     """
     import torch
     from torch.nn import functional as F

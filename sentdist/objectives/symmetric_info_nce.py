@@ -99,13 +99,7 @@ class SymmetricInfoNCE(ObjectiveSpec):
 
 
 def symmetric_info_nce(
-    anchors_BD: Tensor,
-    positives_BD: Tensor,
-    all_anchors_MD: Tensor,
-    candidates_KD: Tensor,
-    *,
-    first_row: int,
-    temperature: float | Tensor,
+    anchors_BD: Tensor, positives_BD: Tensor, all_anchors_MD: Tensor, candidates_KD: Tensor, *, first_row: int, temperature: float | Tensor
 ) -> Tensor:
     """ℓ_i = ½ ( −ln e^{cos(q_i, p_i)/τ} / Σ_k e^{cos(q_i, c_k)/τ}  −  ln e^{cos(q_i, p_i)/τ} / Σ_j e^{cos(q_j, p_i)/τ} )
 

@@ -1,6 +1,4 @@
-"""Read what a checkpoint folder declares: modules, pooling, prompts, tokenizer, lengths, and whether it is supported. Does not import
-torch.
-"""
+"""Read what a checkpoint folder declares (pooling, prompts, tokenizer, lengths) and whether it is supported. Does not import torch."""
 
 from __future__ import annotations
 
@@ -43,11 +41,7 @@ CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Token
 
 
 def declared_pooling(folder: Path) -> str | None:
-    """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint.
-
-    Raises:
-        EncoderError: the declared pooling is not supported.
-    """
+    """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint; EncoderError if it is not supported."""
     found = modules(folder)
     kinds = [_kind(module) for module in found[1:]]
     if _is_normalized(found):  # cosine does not see it
@@ -128,9 +122,7 @@ def of_sentences(folder: Path) -> dict[str, object]:
 
 
 def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
-    """Return a folder's prompts for sentence-transformers, name to text, and the name of the default one; EncoderError if they are not
-    texts.
-    """
+    """Return a folder's prompts for sentence-transformers, name to text, and the default name; EncoderError if they are not texts."""
     values, where = json_object(folder / CONFIG_OF_PROMPTS), str(folder / CONFIG_OF_PROMPTS)
     prompts, default = values.get("prompts") or {}, values.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
@@ -141,20 +133,16 @@ def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
 
 
 def leaves_prompt_out(folder: Path, checkpoint: str) -> bool:
-    """Whether sentence-transformers exclude the prompt's tokens from pooling, never so with the last token. checkpoint: as the user named
-    it.
-    """
+    """Whether sentence-transformers exclude the prompt from pooling, never so with the last token. checkpoint: as the user named it."""
     configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Pooling"]
     asks = any(config.get("include_prompt") is False for config in configs)
     return (asks or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
 
 
 def keep_prompts(folder: Path, copy: Path, *, checkpoint: str) -> None:
-    """Make sentence-transformers use the same prompts with `copy` as with `folder`, and pool their tokens or not, too; EncoderError as
-    `named_prompts`.
+    """Make sentence-transformers use and pool prompts with `copy` as with `folder`; EncoderError as `named_prompts`.
 
-    Args:
-        checkpoint: the user's name of `folder`; behaviour that depends on the name is written into the copy.
+    checkpoint: the user's name of `folder`; behaviour that depends on the name is written into the copy.
     """
     prompts, default = named_prompts(folder)
     if named_prompts(copy) != (prompts, default):
@@ -194,11 +182,7 @@ def most_tokens(folder: Path) -> int | None:
 
 
 def tokens_within(family: Family, *, positions: int | None, padding: object, declared: object) -> int | None:
-    """Return the maximum tokens of a sentence: the declared number, at most the position table's; the family's pretraining length without
-    either.
-
-    padding: the id of the padding token.
-    """
+    """Return the maximum tokens of a sentence: as declared, at most the positions; the family's pretraining length if both are missing."""
     if positions is not None and family.positions == "table_behind_padding":
         positions -= 1 + (padding if isinstance(padding, int) else 0)
     limits = [declared] if family.positions == "distances" else [positions, declared]
@@ -217,8 +201,8 @@ def lacks_mask_token(folder: Path) -> bool:
 
 
 def num_tokens(folder: Path) -> int | None:
-    """Return the size of the tokenizer, added tokens included; None if its files do not list them, as with sentencepiece. The class may add
-    a few.
+    """Return the size of the tokenizer with added tokens; None if its files do not list them, as with sentencepiece. The class may add a
+    few.
     """
     if os.path.lexists(folder / "tokenizer.json"):
         values = json_object(folder / "tokenizer.json")
@@ -250,8 +234,7 @@ def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) ->
 def write_classic(folder: Path, max_length: int | None) -> None:
     """Rewrite a sentence-transformers folder in the layout from before version 6, which version 6 and text-embeddings-inference read, too.
 
-    Args:
-        max_length: tokens of a sentence; None: as the folder declares.
+    max_length: tokens of a sentence; None: as the folder declares.
     """
     found = modules(folder)
     for module in found:
@@ -343,8 +326,7 @@ def other_word(config: Mapping[str, object]) -> str | None:
 
 
 def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
-    """Raise EncoderError if sizes under Nomic's names differ from those that will be computed; call it before changing the
-    configuration."""
+    """Raise EncoderError if sizes under Nomic's names differ from those computed; call it before changing the configuration."""
     if config.model_type != MODEL_TYPE:
         return
     computed = {name: getattr(config, other) for name, other in SAME_AS.items()}

@@ -64,8 +64,7 @@ class _PackedLinear(nn.Module):
 
 
 def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Module, str, _PackedLinear]]:
-    """Yield the replacements of children: a product and its GELU together, so that a forward in another thread meets the one or the
-    other."""
+    """Yield the replacements of children, a product with its GELU at once, so that a forward in another thread is consistent."""
     for name, child in parent.named_children():
         dense = getattr(child, "dense", None)
         if _is_whole(child):

@@ -28,7 +28,7 @@ PACKAGED_ENCODERS = {
         folder="model",
         hub_id="sentence-transformers/all-MiniLM-L6-v2",
         licence="apache-2.0",
-    ),
+    )
 }
 
 

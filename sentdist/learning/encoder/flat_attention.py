@@ -57,13 +57,8 @@ def compiled_attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
 
-    No weights are kept: memory grows with T, not with squared lengths. Mask seeds come from the device's default generator, so a recomputed
-    pass draws them again.
-
-    Args:
-        boundaries: (S + 1,) int32.
-        distances, band: see `AttentionLayout`.
-        launches: for kernels in Triton.
+    boundaries: (S + 1,) int32. distances, band: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows
+    with T, not with squared lengths. Mask seeds come from the device's default generator, so a recomputed pass draws them again.
     """
     num_heads, width = query.shape[1:]
     layout = AttentionLayout(
@@ -111,15 +106,7 @@ FLAT_ATTENTION = "sentdist_flat"
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """The sentences of a flat tensor, with what the layers of a step derive from them: each part is made once, when first read.
-
-    Args:
-        lengths: of the S sentences.
-        boundaries: (S + 1,) int32.
-        num_heads: H, of queries.
-        is_causal: tokens do not see later ones.
-        distances: (H, 2R - 1), added to a score where the key's place minus the query's is 1 - R to R - 1; no sentence is longer than R.
-    """
+    """The sentences of a flat tensor, with what the layers of a step derive from them: each part is made once, when first read."""
 
     lengths: Sequence[int]
     boundaries: Tensor
@@ -174,8 +161,7 @@ def distances_within(longest: int, embedding: nn.Embedding, bucket_of: Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSegments:
-    """The sentences of a flat tensor in two parts. tokens: (T,) those of short sentences, then those of long ones; back: (T,) the
-    inverse."""
+    """The sentences of a flat tensor in two parts."""
 
     short: Segments
     long: Segments
@@ -212,16 +198,10 @@ def flat_attention(
     sliding_window: int | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within sentences; the signature of transformers' AttentionInterface.
+    """Attend within sentences; the signature of transformers' AttentionInterface. Returns the context (1, T, H, head width), no weights.
 
-    Args:
-        dropout: of attention probabilities, in training only.
-        drophead: of whole heads, in training only.
-        sliding_window: see `band_of`.
-    Returns:
-        The context (1, T, H, head width) and no weights.
-    Shapes:
-        query, key and value (1, H, T, head width); keys and values have H heads or a divisor of H.
+    dropout of attention probabilities and drophead of whole heads act in training only. sliding_window: see `band_of`.
+    Shapes: query, key and value (1, H, T, head width); keys and values have H heads or a divisor of H.
     """
     num_heads, num_tokens, width = query.shape[1:]
     p = dropout if module.training else 0.0

@@ -1,7 +1,4 @@
-"""MPNet, T5 and mT5 on flat sentences: replace their own attention, which adds a learned number for the distance of two tokens.
-
-Names, parameters and exports are unchanged.
-"""
+"""MPNet, T5 and mT5 on flat sentences: replace their attention, which adds a learned number for the distance of two tokens."""
 
 from __future__ import annotations
 
@@ -74,11 +71,11 @@ class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):
 
 
 def make_ready(model: Any, *, is_flat: bool) -> None:
-    """Prepare a T5 or mT5 `model`; names of weights are unchanged.
+    """Prepare a T5 or mT5 `model`, which takes `segments` if `is_flat`; names of weights are unchanged.
 
-    One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one
-    probability for both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the
-    backward pass. is_flat: let `model` take `segments`.
+    One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one probability
+    for
+    both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the backward pass.
     """
     for module in list(model.modules()):
         if isinstance(getattr(module, "act", None), NewGELUActivation):

@@ -91,14 +91,9 @@ def fused_attention(
     Calls the kernels of torch's nested tensors, with their derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so
     memory grows with T + 128·S for the derivative of `flash`; that of `efficient` temporarily takes 16 KiB for each sentence, head and 64
     tokens of the longest. Masks come from the device's default generator, so a recomputed pass draws them again.
-    One call of the kernel, or as many as its limits need.
-
-    Args:
-        lengths: of the S sentences, on the host.
-        boundaries: (S + 1,) int32 on the device of the tokens.
-        p: must be 0 for "efficient", which uses `dropped_attention` instead.
-    Shapes:
-        query (T, H, head width); key and value with as many heads, or for "flash" a divisor of H.
+    One call of the kernel, or as many as its limits need. p: must be 0 for "efficient", which uses `dropped_attention` instead.
+    Shapes: query (T, H, head width); key and value with as many heads, or for "flash" a divisor of H; boundaries (S + 1,) int32, of the S
+        `lengths` on the host.
     """
     assert kernel == "flash" or p == 0.0, "with boundaries that kernel draws other masks in its derivative"
     at_once = MOST_OF_FLASH if kernel == "flash" else MOST_SENTENCES

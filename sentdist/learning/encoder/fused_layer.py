@@ -91,10 +91,7 @@ def fuse_layers(model: nn.Module) -> None:
 
 @cache
 def _fused(kind: type[nn.Module], family: str) -> type[nn.Module]:
-    """Return a subclass that computes as one operation where it can: transformers wraps the `forward` of layer classes for recomputation,
-    so a
-    function in the layer would not do.
-    """
+    """Return a subclass, not a `forward` in the layer, since transformers wraps the `forward` of layer classes for recomputation."""
     parts = _PARTS[family]
 
     class FusedLayer(kind):  # type: ignore[misc, valid-type]

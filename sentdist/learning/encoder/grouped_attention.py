@@ -22,14 +22,7 @@ _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentenc
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroup:
-    """Sentences of similar length that share one batched product.
-
-    Args:
-        size: n·H, the products.
-        length: L, of the longest sentence.
-        first_slot, first_weight: start of the group in buffers of all groups.
-        is_padding: (n·H, L) bool, true after a sentence's end; None if all have length L.
-    """
+    """Sentences of similar length that share one batched product."""
 
     size: int
     length: int
@@ -48,14 +41,7 @@ class LengthGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroups:
-    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer.
-
-    Args:
-        groups: by rising length.
-        row_of_slot: (P·H,) the row of a (T·H, head width) tensor that a slot reads; group by group as (n, H, L), padding included.
-        slot_of_row: (T·H,) the inverse.
-        num_weights: attention weights of all groups, Σ n·H·L².
-    """
+    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer."""
 
     groups: tuple[LengthGroup, ...]
     row_of_slot: Tensor
@@ -152,10 +138,7 @@ def grouped_attention(
     band: Band | None,
     distances: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
-
-    distances: see `Segments`.
-    """
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), weights dropped with probability `p`."""
     is_plain = p == 0.0 and distances is None and not torch.is_grad_enabled()
     if band is not None and is_plain and query.device.type == "cpu":
         return _without_derivative(grouped, query, key, value, band, scale=scale)
@@ -295,10 +278,8 @@ def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, ev
     """Return hidden states as flat (T, D) tensors, computed in padded groups of similar length.
 
     Places are computed on the host, to avoid waiting for a device; transformers itself waits where it checks a group's mask.
-
-    Args:
-        every: return all layers, embeddings first, instead of the last one.
-        num_passes: number of groups; None: the cheapest. A group without a sentence computes one and drops it.
+    every: return all layers, embeddings first, instead of the last one. num_passes: number of groups; None: the cheapest; a group without a
+    sentence computes one and drops it.
     """
     device = tokens.token_ids.device
     lengths = np.asarray(tokens.lengths)

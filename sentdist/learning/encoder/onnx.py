@@ -35,10 +35,8 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
     number.
 
     The embeddings have length 1 if the encoder `is_exported_normalized`. Sentences and tokens are dynamic axes. onnxruntime runs the graph
-    before this returns.
+    before this returns. The weights are read again from `checkpoint`, the encoder's folder, into a model for padded sentences.
 
-    Args:
-        checkpoint: the folder that `encoder` was loaded from; its weights are read again into a model for padded sentences.
     Raises:
         EncoderError: the ONNX packages are not installed, this architecture cannot be exported, or the graph gives other embeddings.
     """

@@ -13,11 +13,9 @@ from sentdist.learning.encoder.tokens import TokenBatch
 
 
 class PoolingHead(nn.Module):
-    """The dense layer of a pooling: by default tanh(W x + b), which SimCSE applies to the first token.
+    """The dense layer of a pooling: by default tanh(W x + b), which SimCSE applies to the first token. `width`: of the input.
 
-    Args:
-        width: of the input.
-        like: "dense.weight" and, if present, "dense.bias" of the layer whose shape it takes; None: the same width, bias as in `dense`.
+    like: "dense.weight" and, if present, "dense.bias" of the layer whose shape it takes; None: the same width, bias as in `dense`.
     """
 
     def __init__(self, width: int, *, initializer_range: float, dense: Dense = TANH, like: Mapping[str, Tensor] | None = None) -> None:
@@ -37,10 +35,9 @@ class PoolingHead(nn.Module):
 def pool(layers: Sequence[Tensor], tokens: TokenBatch, *, pooling: str, training: bool, behind: int = 0) -> Tensor:
     """Pool flat token states (T, D) into embeddings (S, D) float32, before any dense layer.
 
-    Args:
-        layers: the model's hidden_states (embeddings first, last layer last), or only the last layer if that is enough; they may continue
-            after the states of the batch.
-        behind: the first so many tokens of each sentence are left out.
+    layers: the model's hidden_states (embeddings first, last layer last), or only the last layer if that is enough; they may continue after
+    the
+    states of the batch. behind: the first so many tokens of each sentence are left out.
     """
     known = POOLINGS[pooling]
     if not behind:

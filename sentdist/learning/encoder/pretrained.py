@@ -110,9 +110,8 @@ def load_model(
 ) -> tuple[PreTrainedModel, str | None]:
     """Load the model in float32 with its dropout probabilities set; return it with the reason why it cannot run flat (None if it can).
 
-    Args:
-        initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
-        layers: keep the first so many transformer layers; None: all.
+    initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
+    layers: keep the first so many transformer layers; None: all.
     """
     config = load_configuration(folder)
     family = family_of(config.to_dict())
@@ -240,12 +239,9 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
 
 
 def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
-    """Return the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the latter if present; None without one.
+    """Return the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the latter if present.
 
-    None, too, if the pooling has no dense layer.
-
-    Raises:
-        EncoderError: the dense layer of `pooling` computes something else.
+    None without a Dense module or if the pooling has no dense layer; EncoderError if the layer of `pooling` computes something else.
     """
     known = POOLINGS[pooling]
     weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
@@ -277,10 +273,9 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
 
 
 def check_layer_weights(folder: Path, pooling: str) -> None:
-    """Compare a folder's layer weights, which sentence-transformers can train, with the mean of layers of `pooling`.
+    """Raise EncoderError if a folder's layer weights, which sentence-transformers can train, differ from the mean of layers of `pooling`.
 
-    Raises:
-        EncoderError: they differ. Without weights in the folder, or if the pooling reads only the last layer, nothing is compared.
+    Nothing is compared without weights in the folder, or if the pooling reads only the last layer.
     """
     layers = POOLINGS[pooling].layers
     found = None if layers is None else _module_weights(folder, "WeightedLayerPooling", what="a mean of layers")
@@ -314,8 +309,7 @@ def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] 
 def most_tokens_of_loaded(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
     """Like `most_tokens`, with transformers' defaults where the files have no value: 512 if that is no length either.
 
-    Raises:
-        EncoderError: the declared value is no number of tokens.
+    EncoderError if the declared value is no number of tokens.
     """
     declared = of_sentences(folder).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:

@@ -78,8 +78,7 @@ FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences j
 
 
 def tile_launches(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> Launches:
-    """Assign sentences to launches by tile: arithmetic on the host, then a copy without waiting. The longest must fit into the last
-    tile."""
+    """Assign sentences to launches by tile: host arithmetic, then a copy without waiting. The longest must fit into the last tile."""
     tile_S = np.searchsorted(TILES, np.asarray(lengths, dtype=np.int64))
     order = np.argsort(tile_S, kind="stable")
     tiles: list[int] = []
@@ -101,9 +100,9 @@ def largest_tile(width: int, dtype: torch.dtype) -> int:
 
 
 def is_faster_than_torch(query: Tensor, *, num_sentences: int) -> bool:
-    """Whether the Triton kernel is faster, as measured on an H100: always in float32. In half precision FlashAttention is faster if
-    sentences fill
-    its tiles, or are so few that only kernel start-up counts. query: (T, H, head width).
+    """Whether the Triton kernel is faster for (T, H, head width), as measured on an H100: always in float32.
+
+    In half precision FlashAttention is faster if sentences fill its tiles, or are so few that only kernel start-up counts.
     """
     num_tokens, num_heads, _ = query.shape
     if query.dtype == torch.float32:

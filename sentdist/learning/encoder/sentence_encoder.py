@@ -155,17 +155,13 @@ class SentenceEncoder(nn.Module):
     def tokenize(self, sentences: Sequence[str], *, max_length: int | None = None) -> TokenBatch:
         """Tokenize sentences into a TokenBatch on the host, truncated to `max_length` tokens (default: the encoder's own) and counted.
 
-        Raises:
-            DataError: an empty sentence.
-            EncoderError: a length without positions in the model.
+        DataError for an empty sentence, EncoderError for a length without positions in the model.
         """
         ids, num_truncated = token_ids(self.tokenizer, sentences, max_length=self.checked_length(max_length))
         return collate(ids, num_truncated=num_truncated)
 
     def checked_length(self, max_length: int | None) -> int:
-        """Return the length that sentences are truncated to (default: the encoder's own); EncoderError if the model has no positions for
-        it.
-        """
+        """Return the length that sentences are truncated to (default: the encoder's own); EncoderError without positions for it."""
         return _checked_length(max_length, self.max_length, Path(str(self.model.config.name_or_path)))
 
     def recompute_layers(self) -> None:
@@ -184,20 +180,16 @@ class SentenceEncoder(nn.Module):
         self.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": recomputed_within})
 
     def pass_in_step(self) -> None:
-        """Call a model that runs padded a fixed number of times for each batch from now on.
+        """From now on, call a model that runs padded a fixed number of times for each batch, which changes only the last digits of results.
 
         Under ZeRO stage 3 ranks gather parameters together in each call, so a rank with one call more would wait for the others forever.
-        Changes
-        only the last digits of results.
         """
         self._num_passes = PASSES_IN_STEP
 
     def watched_words(self, learner: nn.Module) -> WordRows | None:
         """Return the record, kept from now on, of the word embedding rows that each training pass reads.
 
-        None: they are not trained, or another module of the learner shares the matrix, like the head of masked language modelling, which
-        gives all
-        rows a gradient.
+        None: they are not trained, or another module of the learner shares the matrix, like the masked language modelling head.
         """
         words = cast(nn.Parameter, cast(nn.Embedding, self.model.get_input_embeddings()).weight)
         users = [module for module in learner.modules() if any(one is words for one in module.parameters(recurse=False))]
@@ -223,9 +215,7 @@ class SentenceEncoder(nn.Module):
         return self._layers(self._filled(tokens))[-1][: tokens.num_tokens]
 
     def _filled(self, tokens: TokenBatch) -> TokenBatch:
-        """Return the batch on the encoder's device, with filler sentences where few sizes are faster; a model that runs padded has its own
-        sizes.
-        """
+        """Return the batch on the encoder's device; a flat model gets filler sentences where few sizes are faster."""
         if self._word_rows is not None and self.training and torch.is_grad_enabled():
             self._word_rows.read(tokens.token_ids)
         tokens = tokens.to(self.device)

@@ -41,14 +41,7 @@ def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """S sentences of T tokens in total.
-
-    Args:
-        token_ids: (T,) int64, sentence after sentence, special tokens included.
-        boundaries: (S + 1,) int32 cumulative lengths on the same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`.
-        lengths: the S lengths on the host, so that shapes are known without waiting for a device.
-        num_truncated: sentences that were longer than the tokenizer's limit and lost their end.
-    """
+    """S sentences of T tokens in total."""
 
     token_ids: Tensor
     boundaries: Tensor
@@ -92,8 +85,7 @@ class TokenBatch:
     def places_behind(self, num: int) -> tuple[Tensor, Tensor]:
         """Return the places of all tokens except the first `num` of each sentence, and the boundaries (S + 1,) of sentences among them.
 
-        Raises:
-            DataError: a sentence without further tokens.
+        DataError for a sentence without further tokens.
         """
         lengths_S = np.asarray(self.lengths, dtype=np.int64) - num
         if lengths_S.min() < 1:
@@ -250,10 +242,8 @@ class TokenTable:
         return len(self.bounds) - 1
 
     def batch(self, sentence_ids: np.ndarray) -> TokenBatch:
-        """Return the tokens of sentences (any shape, read in order) on the host, without the number of truncated ones.
-
-        Raises:
-            DataError: an id outside the table.
+        """Return the tokens of sentences (any shape, read in order) on the host, not the number of truncated ones; DataError for an unknown
+        id.
         """
         wanted = np.asarray(sentence_ids, dtype=np.int64).ravel()
         if wanted.min() < 0 or wanted.max() >= self.num_sentences:
@@ -322,10 +312,7 @@ __all__ = ["Tokenizer", "token_ids", "tokenizer_digest"]
 def token_ids(tokenizer: Tokenizer, sentences: Sequence[str], *, max_length: int, first: int = 0) -> tuple[list[list[int]], int]:
     """Return the token ids of each sentence, special ones included, at most `max_length`, and the number of truncated sentences.
 
-    Args:
-        first: index of the first sentence, for errors, which count from 1.
-    Raises:
-        DataError: a sentence without a visible character.
+    DataError for a sentence without a visible character, numbered from `first` + 1.
     """
     for index, sentence in enumerate(sentences):
         if not sentence.strip():
@@ -432,8 +419,6 @@ def check_room(prompt: str, num_tokens: int, *, longest: int, checkpoint: str) -
 
 
 def tokens_not_pooled(num_tokens: int, *, folder: Path, pooling: str, checkpoint: str) -> int:
-    """Return `num_tokens` of the prompt if the folder excludes prompts from the pooling it declares; else 0. checkpoint: as the user named
-    it.
-    """
+    """Return `num_tokens` of the prompt if the folder excludes it from the declared pooling; else 0. checkpoint: as the user named it."""
     is_left_out = num_tokens and pooling == declared_pooling(folder) and leaves_prompt_out(folder, checkpoint)
     return num_tokens if is_left_out else 0

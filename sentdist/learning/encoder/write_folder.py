@@ -37,18 +37,7 @@ HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # what 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderCard:
-    """The facts of a model card.
-
-    Args:
-        base_model: hub id or name of what training started from.
-        is_on_hub: the name is a hub id, which cards link to.
-        data: names of the training tables.
-        objective: what was minimized; None: nothing, the weights are those of the base model.
-        hyperparameters: None values were not set and are not shown.
-        scores: task -> value (e.g. Spearman × 100; the name includes the metric).
-        language: from the base model's own card.
-        prompts: a sentence on prompts; "": none.
-    """
+    """The facts of a model card."""
 
     base_model: str
     base_revision: str | None = None
@@ -63,9 +52,7 @@ class EncoderCard:
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
-    """Return the languages on the card in an encoder's folder; empty without any, or if the card cannot be read: it is no part of an
-    encoder.
-    """
+    """Return the languages on the card in an encoder's folder; empty without any, or if the card cannot be read."""
     try:
         said = (metadata_load(folder / "README.md") or {}).get("language")
     except (OSError, ValueError, YAMLError):
@@ -82,10 +69,7 @@ def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
     from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
 
     data = SentenceTransformerModelCardData(
-        language=list(card.language),
-        license=card.license,
-        local_files_only=True,
-        generate_widget_examples=False,
+        language=list(card.language), license=card.license, local_files_only=True, generate_widget_examples=False
     )
     if card.is_on_hub and card.objective is not None:  # the field makes a link to the hub, behind "finetuned from"
         data.base_model = card.base_model
@@ -109,11 +93,7 @@ def add_training_facts(folder: Path, card: EncoderCard) -> None:
         readme.data.model_name = f"sentdist {objective}"
         readme.data.eval_results = [
             EvalResult(
-                task_type="sentence-similarity",
-                dataset_type="sentdist",
-                dataset_name=task,
-                metric_type="score",
-                metric_value=float(score),
+                task_type="sentence-similarity", dataset_type="sentdist", dataset_name=task, metric_type="score", metric_value=float(score)
             )
             for task, score in card.scores.items()
         ]
@@ -142,8 +122,7 @@ def write_folder(
 ) -> None:
     """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
 
-    Args:
-        pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
+    pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
     """
     from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
     from sentence_transformers.base.modules.transformer import Transformer

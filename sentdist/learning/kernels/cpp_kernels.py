@@ -69,13 +69,7 @@ def attention(
 
 
 def attention_backward(
-    qkv: QueryKeyValue,
-    layout: AttentionLayout,
-    dropout_mask: DropoutMask | None,
-    *,
-    grad: Tensor,
-    statistics: Tensor | None,
-    out: Triple,
+    qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, grad: Tensor, statistics: Tensor | None, out: Triple
 ) -> Tensor | None:
     assert all(rows.stride() == out[0].stride() for rows in out)
     grad_distances = None if layout.distances is None else torch.empty_like(layout.distances)

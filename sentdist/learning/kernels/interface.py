@@ -69,17 +69,7 @@ class DropoutMask:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionLayout:
-    """S sentences in a flat tensor and the heads that attend in each.
-
-    Args:
-        boundaries: (S + 1,) int32.
-        scale: of scores.
-        head_scales: (S, H) float32, of contexts.
-        distances: (H, 2R - 1) float32, added to a score where the key's place minus the query's is 1 - R to R - 1; no sentence is longer
-            than R.
-        band: what a token sees of its sentence; None: all.
-        launches: for kernels in Triton.
-    """
+    """S sentences in a flat tensor and the heads that attend in each."""
 
     boundaries: Tensor
     num_heads: int
@@ -115,13 +105,7 @@ class AttentionKernel(NamedTuple):
 
 
 class AddNormOutput(NamedTuple):
-    """Result of `add_norm`.
-
-    Args:
-        out: (T, W) float32.
-        product_input: the same in the type of the products, for the next one.
-        saved_for_backward: (T, W) float32 before the norm's weight and bias, with (T,) one over the standard deviation.
-    """
+    """Result of `add_norm`."""
 
     out: Tensor
     product_input: Tensor
@@ -129,10 +113,7 @@ class AddNormOutput(NamedTuple):
 
 
 class AddNormGrads(NamedTuple):
-    """Gradients of the inputs of `add_norm`: the residual's in float32, the product's in its type, the others (W,) float32.
-
-    recomputed: `product_input` again; None if the norm's bias was not given.
-    """
+    """Gradients of the inputs of `add_norm`: the residual's in float32, the product's in its type, the others (W,) float32."""
 
     residual: Tensor
     product: Tensor
@@ -146,9 +127,8 @@ class Kernels(Protocol):
     """The functions of `cpp_kernels` and `triton_kernels`."""
 
     def supports_layer(self, *tensors: Tensor, product_dtype: torch.dtype) -> bool:
-        """Whether they take a layer's input and weights, with matrix products of this type, and can run here.
-
-        They support float32 on their device, and real tensors: no ungathered shards, no fake ones.
+        """Whether they take a layer's input and weights, float32 and neither ungathered shards nor fake, with products of this type, and
+        can run here.
         """
 
     def draw_dropout_masks(self, probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
@@ -173,10 +153,10 @@ class Kernels(Protocol):
         statistics: Tensor | None,
         out: Triple,
     ) -> Tensor | None:
-        """Write the gradients of queries, keys and values, which share one stride, into `out`; return that of the layout's distances, if
-        any.
+        """Write the gradients of queries, keys and values, which share one stride, into `out`, from that of the context, (T, H · head
+        width).
 
-        grad: (T, H · head width), the context's.
+        Returns the gradient of the layout's distances, if any.
         """
 
     def add_norm(
@@ -204,12 +184,9 @@ class Kernels(Protocol):
         dtype: torch.dtype,
         norm_bias: Tensor | None = None,
     ) -> AddNormGrads:
-        """Return the gradients of `add_norm`.
+        """Return the gradients of `add_norm` from those of `out`, (T, W) float32, and of `product_input`, in the type `dtype`, if any.
 
-        Args:
-            grad: (T, W) float32, of `out`.
-            grad_product_input: in the type of the products, which is `dtype`; None if there is none.
-            norm_bias: of `add_norm`, to recompute its `product_input`, which then need not be kept.
+        norm_bias: of `add_norm`, to recompute its `product_input`, which then need not be kept.
         """
 
     def gelu(self, product: Tensor, bias: Tensor) -> Tensor:

@@ -170,13 +170,7 @@ def attention(
 
 
 def attention_backward(
-    qkv: QueryKeyValue,
-    layout: AttentionLayout,
-    dropout_mask: DropoutMask | None,
-    *,
-    grad: Tensor,
-    statistics: Tensor | None,
-    out: Triple,
+    qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, grad: Tensor, statistics: Tensor | None, out: Triple
 ) -> Tensor | None:
     return triton_attention.attend_backward(qkv, layout, dropout_mask, grad, out)
 

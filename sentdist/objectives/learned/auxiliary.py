@@ -43,14 +43,7 @@ class Adversaries:
     All ranks must construct them with the same random state and call `step` together; gradients are averaged, so parameters stay equal.
     """
 
-    def __init__(
-        self,
-        *,
-        channels: Channels,
-        targets: TargetReader,
-        learning_rate: float = 1e-3,
-        dropout: float = 0.2,
-    ) -> None:
+    def __init__(self, *, channels: Channels, targets: TargetReader, learning_rate: float = 1e-3, dropout: float = 0.2) -> None:
         self.channels, self._targets = channels, targets
         self.of_tags = Adversary(channels.bow, targets.num_tags, dropout=dropout).eval()
         self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).eval()
@@ -128,11 +121,7 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryWeights:
-    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries.
-
-    Raises:
-        RecipeError: a weight is negative or not finite.
-    """
+    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries; RecipeError if one is negative or not finite."""
 
     pos: float
     bow: float
@@ -151,12 +140,7 @@ class AuxiliaryWeights:
 class AuxiliaryLoss(nn.Module, Objective):
     """The auxiliary objective with its two classifiers and adversaries; see `Auxiliary` for the equation.
 
-    Memory: two (C·B, words) tensors in float32.
-
-    Args:
-        learning_rate: of the classifiers; None: the encoder's.
-    Raises:
-        RecipeError: unknown `form` or negative `warmup_steps`.
+    Memory: two (C·B, words) tensors in float32. `learning_rate` is the classifiers'; None: the encoder's.
     """
 
     def __init__(

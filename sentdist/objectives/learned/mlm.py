@@ -23,12 +23,7 @@ MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the o
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """What masking needs of a tokenizer.
-
-    Args:
-        special_ids: tokens that are never chosen.
-        num_tokens: V.
-    """
+    """What masking needs of a tokenizer."""
 
     mask_id: int
     special_ids: tuple[int, ...]
@@ -36,11 +31,7 @@ class Vocabulary:
 
     @classmethod
     def of(cls, encoder: SentenceEncoder) -> Vocabulary:
-        """Return the encoder's vocabulary.
-
-        Raises:
-            EncoderError: its tokenizer has no mask token.
-        """
+        """Return the encoder's vocabulary; EncoderError if its tokenizer has no mask token."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise EncoderError(
@@ -114,16 +105,14 @@ class MaskedLMLoss(nn.Module, Objective):
     (pre-training) or a term of a sum: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821) and masks both views again.
     The value returned is this rank's sum over hidden tokens, times the number of shares of its size in the batch, over the number of hidden
     tokens on all ranks: averaged over anchors it is the mean, however many tokens each rank hides; 0 where no rank hides one.
-    The encoder's parameters are not registered here.
 
     Args:
+        encoder: not registered as a submodule; EncoderError if its tokenizer has no mask token.
         loss: sum over the K hidden tokens, from their logits (K, V) and ids (K,).
         fraction: share of tokens that are chosen, in (0, 1).
         precision: of the second pass.
         micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
         hide: replaces `masked`, with the same signature.
-    Raises:
-        EncoderError: the tokenizer has no mask token.
     """
 
     reads_embeddings = False
@@ -173,8 +162,7 @@ class MaskedLMLoss(nn.Module, Objective):
 def part_of_mean(local_sum: Tensor, local_count: Tensor, *, shares: float) -> Tensor:
     """Return this rank's part of Σ sums / Σ counts over all ranks; the mean of the parts over anchors is the whole. 0 for no counts.
 
-    Args:
-        shares: rows of the global batch over rows of this rank.
+    shares: rows of the global batch over rows of this rank.
     """
     counts_W = gather_rows(local_count.detach()[None])
     return local_sum * (shares / counts_W.sum().clamp(min=1))

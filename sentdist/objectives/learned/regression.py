@@ -18,11 +18,9 @@ VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
-    No activation; evaluation uses cosines, not this head.
+    `features` "uv_diff" as in the paper, "uv" or "diff" as in its ablation (Table 5). No activation; evaluation uses cosines, not this
+    head.
     Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
-
-    Args:
-        features: "uv_diff" as in the paper, "uv" or "diff" as in its ablation (Table 5).
     """
 
     def __init__(self, width: int, *, features: str = "uv_diff", num_classes: int | None = None) -> None:
@@ -65,10 +63,8 @@ class RegressionLoss(nn.Module, Objective):
             load_heads(self, folder, where=f"{where}: keep_head")
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Return the scalar loss of the (2·B, D) embeddings of `batch.tokens`.
-
-        Raises:
-            DataError: more than two columns, or pairs without a label.
+        """Return the scalar loss of the (2·B, D) embeddings of `batch.tokens`; DataError for more than two columns or pairs without a
+        label.
         """
         columns_CBD = split_columns(embeddings, batch)
         if len(columns_CBD) != 2 or batch.labels is None:

@@ -20,8 +20,7 @@ INITIAL_STD = 0.02
 class RelationTable(nn.Module):
     """One vector of the encoder's width for each relation, drawn from N(0, 0.02²).
 
-    As in the released code, whose library's initializer replaces the N(0, 1) of an embedding; components of the encoder's output lie in
-    (−1, 1).
+    As in the released code, whose library's initializer replaces an embedding's N(0, 1); the encoder's outputs lie in (−1, 1).
     """
 
     def __init__(self, num_relations: int, width: int) -> None:
@@ -42,11 +41,9 @@ class RelationTable(nn.Module):
 class Relational(nn.Module, Objective):
     """RSE: `relational_info_nce` with the relation of each row in `batch.relations` and a table trained with the encoder.
 
-    No weight decay on the table, as in the released code.
-
     Args:
         relations: names, in the order of their numbers.
-        learning_rate: of the table (released code: 1e-2).
+        learning_rate: of the table (released code: 1e-2). No weight decay, as in the released code.
         keeps_relations: start with the vectors of the encoder that training starts from.
         pooling: of the trained encoder; None if the embeddings come from elsewhere.
     """
@@ -91,11 +88,7 @@ class Relational(nn.Module, Objective):
         return Relations(names=self.names, vectors=vectors_KD.float().cpu().numpy())
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`.
-
-        Raises:
-            DataError: the rows have no relation or more than one positive.
-        """
+        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`; DataError without relations or with several positives."""
         if batch.relations is None or batch.num_positives != 1:
             raise DataError(
                 where="batch",
