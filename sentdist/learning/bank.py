@@ -56,13 +56,13 @@ class StoredBank(BankReader, Protocol):
     def num_sentences(self) -> int: ...
 
     @property
-    def num_bytes(self) -> int: ...
+    def num_bytes(self) -> int: ...  # of all encoders, in the type that `rows` returns
 
     @property
-    def identity(self) -> Hashable: ...
+    def identity(self) -> Hashable: ...  # equal if and only if the numbers are equal
 
     @property
-    def where(self) -> str: ...
+    def where(self) -> str: ...  # name in errors
 
 
 def read_bank_shape(folder: Path) -> BankShape:
@@ -99,22 +99,22 @@ def check_ids(sentence_ids: np.ndarray, *, num_sentences: int, where: str) -> No
     if outside.size:
         raise DataError(
             where=where,
-            found=f"{outside.size} ids outside the bank, such as {int(outside.flat[0])}",
+            found=f"{outside.size} ids outside the bank, e.g. {int(outside.flat[0])}",
             expected=f"ids from 0 to {num_sentences - 1}",
-            remedy="Embed the corpus that the training uses: a bank belongs to one corpus.",
+            remedy="Embed the corpus of the training: a bank belongs to one corpus.",
         )
 
 
 def check_rows(rows_KD: np.ndarray, *, first_id: int, where: str) -> None:
-    """Raise DataError unless all rows are finite and nonzero (zero has no cosine). Once, when a bank is made: its digests keep it so."""
+    """Raise DataError unless all rows are finite and nonzero (zero has no cosine). Called once, when a bank is made."""
     largest_K = np.abs(rows_KD).max(axis=1)
     bad = np.flatnonzero(~(np.isfinite(largest_K) & (largest_K > 0)))
     if bad.size:
         raise DataError(
             where=where,
-            found=f"{len(bad)} embeddings that are not finite or zero, first that of sentence {first_id + int(bad[0])}",
-            expected="finite embeddings with a direction",
-            remedy="Look at the encoder; if its numbers are larger than float16 holds, store the bank as float32.",
+            found=f"{len(bad)} embeddings that are zero or not finite, first that of sentence {first_id + int(bad[0])}",
+            expected="finite, nonzero embeddings",
+            remedy="Check the encoder; if its numbers exceed the range of float16, store the bank as float32.",
         )
 
 

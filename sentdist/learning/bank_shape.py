@@ -62,8 +62,8 @@ def bank_shape(text: str, *, where: str) -> BankShape:
     return shape
 
 
-TILES = (16, 32, 64, 128)  # tokens; below 16 there is no product of matrices
-LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must lie in a multiprocessor's own memory
+TILES = (16, 32, 64, 128)  # tokens; Triton has no matrix product below 16
+LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must fit into a multiprocessor's memory
 
 
 def longest_tile(head_width: int, number_bytes: int) -> int:
@@ -73,10 +73,10 @@ def longest_tile(head_width: int, number_bytes: int) -> int:
     return max((tile for tile in TILES if tile * head_width * number_bytes <= LARGEST_TILE_BYTES), default=0)
 
 
-BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as DDP has it: smaller ones leave earlier, larger ones use the network better
-BUCKET_NUMBERS = BUCKET_BYTES // 4  # DeepSpeed's own 500 million are 2 GB, more than any gradient of an encoder that is trained here
-# Of a table of word embeddings rows travel alone, up to so large a part; beyond, to take them out and to put them back costs what it saves.
+BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as in DDP: smaller ones are sent earlier, larger ones use the network better
+BUCKET_NUMBERS = BUCKET_BYTES // 4  # DeepSpeed's default of 500 million is 2 GB, more than any gradient of an encoder trained here
+# Up to this share of a word embedding table, only its rows are sent; beyond it, copying them out and back costs what it saves.
 MOST_ROWS = 0.5
-# Parameters that ZeRO 3 holds whole at a time, and does not let go between two uses. DeepSpeed's own thousand million is more than nearly
-# all encoders have: it would never let any go.
+# Parameters that ZeRO 3 gathers at a time and keeps between two uses. DeepSpeed's default of a thousand million is more than nearly
+# all encoders have: it would never release any.
 MOST_LIVE = 50_000_000

@@ -18,7 +18,7 @@ from sentdist.learning.prefetch import device_random_state, set_device_random_st
 PROGRESS_FILE = "progress.json"
 
 
-class UnusableCheckpoint(Exception):  # noqa: N818 - what a reader says of a checkpoint; nobody meets it as an error
+class UnusableCheckpoint(Exception):  # noqa: N818 - internal, never shown as an error
     """An existing checkpoint cannot be resumed."""
 
 
@@ -48,14 +48,14 @@ class EngineFacts:
 class Progress:
     """Position of a training between two steps: all that is needed to resume besides the engine's own state."""
 
-    step: int
-    epoch: int = 0
+    step: int  # optimizer steps done, hence the number of the next one
+    epoch: int = 0  # of the next step in the data order, like step_in_epoch
     step_in_epoch: int = 0
-    best_score: float | None = None
+    best_score: float | None = None  # of the dev evaluations so far, like best_step
     best_step: int | None = None
     stopping: EarlyStopping | None = None
-    history: tuple[DevScore, ...] = ()
-    seconds: float = field(default=0.0, compare=False)
+    history: tuple[DevScore, ...] = ()  # all dev evaluations so far
+    seconds: float = field(default=0.0, compare=False)  # of earlier attempts up to here, rungs included
 
 
 def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:
@@ -68,7 +68,7 @@ def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None
         raise StoreError(
             where=str(folder),
             found=named(error),
-            expected="a folder that can be written",
+            expected="a writable folder",
             remedy="Free some space or choose another place for checkpoints; the previous checkpoint is untouched.",
         ) from error
 
@@ -88,7 +88,7 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
         raise StoreError(
             where=str(path),
             found=named(error),
-            expected="the progress file of a whole checkpoint",
+            expected="the progress file of a complete checkpoint",
             remedy="Resume from an older checkpoint, or start over.",
         ) from error
 

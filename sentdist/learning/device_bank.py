@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentdist.learning.bank import StoredBank
     from sentdist.learning.encoder.tokens import Batch
 
-ROWS_AT_ONCE = 16384  # of each encoder, that are copied together; the host holds no more of a bank than these
+ROWS_AT_ONCE = 16384  # of each encoder, copied together; the host holds no more of a bank than these
 
 
 class DeviceBank:

@@ -95,7 +95,7 @@ class Brake:
         facts = torch.cat([mean_and_votes, norm.double()[None]])
         before = torch.zeros((), device=norm.device) if self._is_on is None else self._is_on
         self._is_on = torch.where(torch.isfinite(facts[::2]).all(), before, 1.0)
-        optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # which they ask for
+        optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # fused optimizers read it
         return facts
 
 
@@ -113,7 +113,7 @@ class TorchEngine:
         self.rank, self.world_size = rank_and_world_size()
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
-        self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
+        self.runs_ahead = self.device.type == "cuda"
         self._brake = Brake()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         self.buckets = GradientBuckets(self._parameters, words=watched_words(self.learner))

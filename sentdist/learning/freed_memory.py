@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MAX = -1, -3, -4  # as malloc.h has them
-# mallopt(3): what glibc comes to by itself in a process that frees large pieces. It no longer does once any of the three was set.
+# mallopt(3): the values that glibc adapts to in a process that frees large pieces. It stops adapting once any of the three was set.
 _ADAPTED = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 32 * 2**20, _TRIM_THRESHOLD: 64 * 2**20}
 
 
@@ -62,7 +62,7 @@ def give_back_freed_memory() -> None:
 
 def give_back_gpu_memory() -> None:
     """Return torch's unused cached memory to the GPU; does nothing if this process has not used one."""
-    torch = sys.modules.get("torch")  # who has not loaded it has used no GPU
+    torch = sys.modules.get("torch")  # not loaded: no GPU was used
     if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
-        gc.collect()  # what only cycles hold
+        gc.collect()  # tensors in reference cycles
         torch.cuda.empty_cache()

@@ -15,7 +15,7 @@ from torch import Tensor
 from sentdist.errors import DataError, ResourceError
 from sentdist.learning.encoder.tokens import TokenBatch
 
-GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no tensor on the host, and what ranks say to one another lies there
+GPU_BACKEND = "cpu:gloo,cuda:nccl"  # NCCL alone serves no host tensors, which messages between ranks are
 
 _seconds_waited = 0.0
 _held: tuple[int, int] | None = None
@@ -59,7 +59,7 @@ def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
         raise ResourceError(
             where="batch size",
             found=f"{num_rows} rows for {world_size} workers",
-            expected="at least a row for each",
+            expected="at least one row per worker",
             remedy="Choose a larger batch or fewer workers.",
         )
     share, num_larger = divmod(num_rows, world_size)
@@ -99,9 +99,9 @@ def gather_rows(local_BD: Tensor, *, of: int | None = None) -> Tensor:
             where="batch",
             found=f"{len(local_BD)} rows on rank {rank} of {world_size}",
             expected=f"its {shares[rank]} of {of}",
-            remedy="Give every rank the rows that gather.local_rows names.",
+            remedy="Give every rank its rows of gather.local_rows.",
         )
-    filled = torch.cat([local_BD, local_BD.new_zeros((shares[0] - shares[rank], *local_BD.shape[1:]))])  # a collective wants equal shapes
+    filled = torch.cat([local_BD, local_BD.new_zeros((shares[0] - shares[rank], *local_BD.shape[1:]))])  # a collective needs equal shapes
     parts = _GatherRows.apply(filled).split(shares[0])
     return torch.cat([part[:share] for part, share in zip(parts, shares, strict=True)])
 

@@ -14,7 +14,7 @@ from sentdist.learning.objective import anchors_and_candidates
 from sentdist.learning.prefetch import drawn_again
 
 LOGITS_AT_ONCE = 2**24  # 64 MiB in float32, and about three times that while a block is differentiated
-LOGITS_SHARE = 1 / 16  # of a GPU's memory, for these three: there a small block costs the host more time than the GPU
+LOGITS_SHARE = 1 / 16  # of a GPU's memory, for these three: a small block costs the host more time than the GPU
 
 
 def mean_over_blocks(loss: Callable[[int, int], Tensor], *, num_rows: int, num_columns: int, device: torch.device) -> Tensor:
@@ -54,7 +54,7 @@ def against_candidates(loss: Callable[..., Tensor], embeddings: Tensor, batch: B
     )  # fmt: skip
 
 
-TOKENS_MULTIPLE = 64  # of a micro-batch: a C library serves tensors of few sizes from a heap that stays small; costs 1 % at 3000 tokens
+TOKENS_MULTIPLE = 64  # of a micro-batch: tensors of few sizes keep the C library's heap small; costs 1 % at 3000 tokens
 
 
 def encode_in_micro_batches(

@@ -40,7 +40,7 @@ class WordRows:
 
     def begin_union(self) -> None:
         """Start sharing the rows with the other ranks, once all are read. Collective, once a step; does not wait."""
-        self._of_all_V = self._read_V.clone()  # while this is away, a micro-batch that is computed again says once more what it reads
+        self._of_all_V = self._read_V.clone()  # a recomputed micro-batch records its rows again while this is being sent
         self._of_all_V[self._padding] = 1
         self._end = begin_union(self._of_all_V)
 
@@ -157,7 +157,7 @@ class _Bucket:
 
     def take(self, parameter: Parameter, *, is_late: bool) -> None:
         if parameter in self.here:
-            raise RuntimeError("a second backward pass in one step would add to gradients that are on their way to the other ranks")
+            raise RuntimeError("a second backward pass in one step would change gradients that are being sent to the other ranks")
         self.here.add(parameter)
         if is_late:
             self.late.append(parameter)

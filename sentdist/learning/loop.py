@@ -43,14 +43,14 @@ class StepSeconds:
 class StepReport:
     """Result of one optimizer step."""
 
-    step: int
-    loss: float
-    grad_norm: float
+    step: int  # its number, from 0
+    loss: float  # nats, mean over the anchors of all ranks
+    grad_norm: float  # L2, of the averaged gradient, before clipping
     lr: float
-    num_sentences: int
+    num_sentences: int  # of the global batch, all columns
     seconds: StepSeconds
-    votes: float = 0.0
-    is_latest: bool = True
+    votes: float = 0.0  # see `train_steps`
+    is_latest: bool = True  # no later step has begun: only then is the engine's state that of this step
 
 
 def train_steps(
@@ -82,7 +82,7 @@ def train_steps(
     """
     clock = _Clock()
     unread: list[_Unread] = []
-    on_their_way: Callable[[], Tensor] | None = None  # of all that are unread
+    on_their_way: Callable[[], Tensor] | None = None  # copy of all unread facts
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         embeddings = _embed(engine, objective, batch, micro_batch=micro_batch)
@@ -141,8 +141,8 @@ class _Unread:
     """A step whose outcome the host has not read yet: a GPU may still compute it."""
 
     step: int
-    batch: Batch
-    facts: Tensor
+    batch: Batch  # without its tensors on the device
+    facts: Tensor  # see `Engine.step_unread`
     lr: float
     seconds: StepSeconds
 
@@ -157,7 +157,7 @@ def _reports(unread: list[_Unread], facts_of_all: Callable[[], Tensor], clock: _
     waited = clock.lap()
     for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):
-            raise _diverged(one.step, loss, one.batch, "no more is known of it: it was read later")
+            raise _diverged(one.step, loss, one.batch, "without details, since it was read late")
         if not math.isfinite(grad_norm):
             raise _in_step(one.step, diverged_gradient(grad_norm))
         is_last = one is unread[-1]
@@ -172,7 +172,7 @@ def _reports(unread: list[_Unread], facts_of_all: Callable[[], Tensor], clock: _
             seconds=seconds,
             is_latest=is_latest and is_last,
         )
-    clock.lap()  # what the caller did between two steps is not the step's
+    clock.lap()  # the caller's time between two steps is not counted
     clock.take_waiting()
 
 
@@ -214,6 +214,5 @@ def _diverged(step: int, loss: float, batch: Batch, here: str) -> TrainingDiverg
         where=f"step {step}, {rows}",
         found=f"loss {loss} over all workers, {here}",
         expected="a finite loss",
-        remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller "
-        "learning rate or in fp32.",
+        remedy="The optimizer was not touched. Check these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
     )

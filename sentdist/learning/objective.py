@@ -38,9 +38,9 @@ class Objective:
     `nn.Module`, which the engine updates and checkpoints contain.
     """
 
-    reads_embeddings: bool = True
-    keeps_heads: bool = False
-    adds_to_embeddings: bool = False
+    reads_embeddings: bool = True  # False: it uses the sentences only and gets no embeddings of them
+    keeps_heads: bool = False  # start with the parameters that the start's objective has learned (see `start_from`)
+    adds_to_embeddings: bool = False  # what it saves is added to embeddings, which must then keep their length
 
     def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
         """Return a scalar from the (C·B, D) embeddings of `batch.tokens`, column by column, against the candidates of all ranks."""
@@ -87,7 +87,7 @@ class FunctionObjective(nn.Module, Objective):
         self._function = function
         self._rates = {name: rate for name, (_, rate) in learned.items()}
         for name, (start, _) in learned.items():
-            # Its own and not a ParameterDict's: ZeRO stage 3 has at hand what belongs to the module that is called.
+            # Not in a ParameterDict: ZeRO stage 3 gathers the parameters of the module that is called.
             self.register_parameter(name, nn.Parameter(torch.tensor([start])))
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
@@ -127,7 +127,7 @@ def anchors_and_candidates(embeddings: Tensor, batch: Batch) -> tuple[Tensor, Te
             where="batch",
             found=f"{candidates_MCD.shape[0]} rows gathered from all ranks",
             expected=f"the {batch.num_rows_of_all} rows of the global batch",
-            remedy="Give every rank the rows that gather.local_rows names.",
+            remedy="Give every rank its rows of gather.local_rows.",
         )
     return anchors_BD, candidates_MCD.transpose(0, 1).flatten(0, 1)
 
@@ -139,7 +139,7 @@ def split_columns(embeddings: Tensor, batch: Batch) -> Tensor:
             where="batch",
             found=f"{embeddings.shape[0]} embeddings in {batch.num_columns} columns",
             expected="at least an anchor and a positive for every row",
-            remedy="Build the corpus with columns anchor, positive and, if wanted, negative.",
+            remedy="Build the corpus with columns anchor, positive and, optionally, negative.",
         )
     return embeddings.unflatten(0, (batch.num_columns, batch.num_rows))
 
@@ -174,7 +174,7 @@ def load_heads(module: nn.Module, folder: Path, *, where: str) -> None:
             where=where,
             found=f"heads of shapes {_shapes(weights)}" if weights else "a checkpoint without heads",
             expected="the head of an earlier stage with the same objective and features",
-            remedy="Leave keep_head out, then training starts with a new head.",
+            remedy="Leave keep_head out: training then starts with a new head.",
         )
     module.load_state_dict(weights)
 
@@ -203,7 +203,7 @@ class WeightedSum(nn.Module, Objective):
     def __init__(self, terms: Sequence[tuple[float, Objective]]) -> None:
         super().__init__()
         for number, (weight, _) in enumerate(terms):
-            check_finite(weight, where=f"sum.terms[{number}].weight", remedy="1 counts the term as it is.")
+            check_finite(weight, where=f"sum.terms[{number}].weight", remedy="1 leaves the term unscaled.")
         self._weights = tuple(weight for weight, _ in terms)
         self._objectives = tuple(objective for _, objective in terms)
         modules = {str(number): objective for number, (_, objective) in enumerate(terms) if isinstance(objective, nn.Module)}

@@ -101,16 +101,16 @@ class Optimization:
     precision: str = "fp32"
 
     def __post_init__(self) -> None:
-        _require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1", "Train on a corpus with at least one batch of rows.")
-        _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is a good start.")
+        _require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1", "Use a corpus with at least one batch of rows.")
+        _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is usual.")
         _require(0 <= self.warmup_fraction <= 1, "warmup_fraction", self.warmup_fraction, "a fraction from 0 to 1", "0.1 is usual.")
         _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}", "Choose one of them.")
         stretches = 1 <= self.schedule_stretch < math.inf
-        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number from 1 up", "1: as long as the training.")
-        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number from 0 up", "0.01 is usual.")
+        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number, 1 or more", "1: as long as the training.")
+        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number, 0 or more", "0.01 is usual.")
         clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
         _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
-        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual, 1 is off.")
+        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual; 1: no decay.")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}", "Choose one of them.")
 
     @property
@@ -200,11 +200,11 @@ class EarlyStopping:
     "Not decreased" compares with the lowest loss so far; the last weights are kept.
     """
 
-    patience: int = 3
-    steps_per_interval: int = 1
-    lowest: float | None = None
+    patience: int = 3  # intervals without a new lowest loss that end the training
+    steps_per_interval: int = 1  # optimizer steps
+    lowest: float | None = None  # the state begins here
     num_waited: int = 0
-    loss_sum: float = 0.0
+    loss_sum: float = 0.0  # of the incomplete interval, like num_steps
     num_steps: int = 0
 
     def __post_init__(self) -> None:

@@ -16,7 +16,7 @@ from sentdist.learning.encoder.pretrained import load_configuration, load_tokeni
 from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples
-SENTENCES_PER_BATCH = 64  # in another batch a sentence has another answer
+SENTENCES_PER_BATCH = 64  # in another batch a sentence gets another paraphrase
 
 
 def paraphrase(
@@ -46,7 +46,7 @@ def paraphrase(
             where="augmentation.checkpoint",
             found="none",
             expected="a sequence-to-sequence model that paraphrases (a folder, or a hub id with its revision)",
-            remedy="Name one, such as a T5 trained on paraphrases; none comes with sentdist.",
+            remedy="Name one, e.g. a T5 trained on paraphrases; sentdist includes none.",
         )
     folder = find_checkpoint(checkpoint, revision=revision)
     tokenizer, model = load_tokenizer(folder), _load(folder).to(device).eval()
@@ -99,5 +99,5 @@ def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate
             where=f"paraphrase.checkpoint {folder}",
             found=first_line(error),
             expected="a sequence-to-sequence model such as T5 or BART",
-            remedy="Name a checkpoint that was trained to paraphrase; an encoder cannot write sentences.",
+            remedy="Name a checkpoint trained to paraphrase; an encoder cannot generate text.",
         ) from error

@@ -117,7 +117,7 @@ def apply_matmul_precision(device: torch.device, precision: str) -> str:
     if precision == "bf16" and device.type == "cuda" and (old := old_gpu(device)):
         raise ResourceError(
             where="precision=bf16",
-            found=f"{old}, which has no products in bfloat16",
+            found=f"{old}, which has no bfloat16 products",
             expected="an NVIDIA GPU that has them (Ampere or later)",
             remedy="Use fp32, which is the same everywhere.",
         )

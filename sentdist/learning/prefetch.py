@@ -91,7 +91,7 @@ class Sender:
         """Start the copy; in any thread."""
         if self._stream is None:
             return SentBatch(batch=batch)
-        # A thread's own device is the first GPU, whatever others compute on; a stream's end goes back to it, which makes a context there.
+        # A thread's default device is the first GPU; leaving the stream's context returns to it, which would create a context there.
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             there = batch.pinned().to(self._device)
             arrival = torch.cuda.Event()
@@ -104,7 +104,7 @@ class Sender:
             computing = torch.cuda.current_stream(self._device)
             computing.wait_event(sent.arrival)
             for tensor in sent.batch.beside_tokens:
-                tensor.record_stream(computing)  # its memory is the copying stream's, which must not reuse it before
+                tensor.record_stream(computing)  # its memory belongs to the copying stream, which must not reuse it earlier
         return sent.batch
 
 
@@ -115,7 +115,7 @@ def begin_to_host(tensor: Tensor) -> Callable[[], Tensor]:
     """
     if tensor.device.type != "cuda":
         return tensor.cpu
-    with torch.cuda.device(tensor.device):  # a thread's own device is the first GPU, and pinning would make a context there
+    with torch.cuda.device(tensor.device):  # a thread's default device is the first GPU, where pinning would create a context
         there = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     there.copy_(tensor, non_blocking=True)
     arrival = torch.cuda.Event()

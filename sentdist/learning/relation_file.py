@@ -25,7 +25,7 @@ class Relations:
 
     names: tuple[str, ...]
     vectors: NDArray[np.float32]
-    pooling: str | None = None
+    pooling: str | None = None  # of the embeddings that the vectors were trained with; None: unknown
 
 
 def write_relations(folder: Path, relations: Relations) -> None:
@@ -46,11 +46,11 @@ def has_relations(folder: Path) -> bool:
 
 def read_relations(folder: Path) -> Relations:
     """Read the relation table beside an encoder; EncoderError if it is absent, unreadable or inconsistent."""
-    said = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
-    remedy = "Score it without relations, or take an encoder that a relational objective has trained."
-    values = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError)
+    expected = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
+    remedy = "Score it without relations, or use an encoder trained with a relational objective."
+    values = read_json_object(folder / NAMES_FILE, expected=expected, remedy=remedy, kind=EncoderError)
     names, pooling = values.get("names"), values.get("pooling")
-    with reading(folder / VECTORS_FILE, expected=said, remedy=remedy, kind=EncoderError):
+    with reading(folder / VECTORS_FILE, expected=expected, remedy=remedy, kind=EncoderError):
         vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
     if not isinstance(names, list):
         raise EncoderError(where=str(folder / NAMES_FILE), found=brief(names), expected="a list of names", remedy=remedy)

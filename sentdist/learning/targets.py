@@ -54,10 +54,10 @@ class TargetReader(Protocol):
 class WordShares:
     """The shares of words in S sentences as entries (row, word, share) on one device."""
 
-    rows: Tensor
-    words: Tensor
-    shares: Tensor
-    num_rows: int
+    rows: Tensor  # (E,) int64
+    words: Tensor  # (E,) int64
+    shares: Tensor  # (E,) float
+    num_rows: int  # S
 
     @property
     def mass(self) -> Tensor:

@@ -72,15 +72,15 @@ class Auxiliary(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=1, positives=None, labels="ignored", targets=True)
 
     name: Literal["auxiliary"] = "auxiliary"
-    channels: tuple[int, int] | None = None  # of tags, of words; they add up to the encoder's width. None: 128 : 640 of it
+    channels: tuple[int, int] | None = None  # for tags and for words, together the encoder's width; null: 128 : 640 of it
     pos_weight: Weight = 10.0
     bow_weight: Weight = 3.0
-    classifier_learning_rate: Rate | None = None  # None: the encoder's
+    classifier_learning_rate: Rate | None = None  # null: the encoder's
     adversary: Literal["none", "entropy", "reversal"] = "entropy"
     pos_adversary: Weight = 1.0
     bow_adversary: Weight = 0.03
     adversary_learning_rate: Rate = 1e-3
-    warmup_steps: Annotated[int, Field(ge=0)] = 0  # in which the adversaries' weights grow from 0
+    warmup_steps: Annotated[int, Field(ge=0)] = 0  # steps in which the adversaries' weights grow from 0
 
     @model_validator(mode="after")
     def _adversaries_are_used(self) -> Self:
@@ -90,7 +90,7 @@ class Auxiliary(ObjectiveSpec):
         if self.adversary == "none" and changed:
             raise ValueError(f"{changed[0]} has no effect when adversary is 'none'; leave it out")
         if self.adversary != "none" and self.pos_adversary == self.bow_adversary == 0:
-            raise ValueError("found no weight for either adversary; expected one above 0, or adversary: none")
+            raise ValueError("found weight 0 for both adversaries; expected one above 0, or adversary: none")
         return self
 
     def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
@@ -98,8 +98,8 @@ class Auxiliary(ObjectiveSpec):
         if POOLINGS[pooling].head == "training":
             return Mismatch(
                 found=f"channels of a layer that is dropped at test (pooling {pooling})",
-                expected="channels of what is evaluated",
-                remedy="Use pooling cls, and projected: true for the contrastive term: the layer then stands before that term only.",
+                expected="channels of the evaluated embeddings",
+                remedy="Use pooling cls, and projected: true for the contrastive term: the layer then applies to that term only.",
             )
         return None if self.channels is None or width is None else mismatch_of_channels(self.channels, width)
 

@@ -45,6 +45,6 @@ def mismatch_of_channels(sizes: tuple[int, int], width: int) -> Mismatch | None:
     return Mismatch(
         found=f"{sizes[0]} + {sizes[1]} = {sum(sizes)}",
         expected=f"two numbers above 0 that add up to the encoder's width, {width}",
-        remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Take a wider encoder.",
+        remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Use a wider encoder.",
         where="channels",
     )

@@ -59,7 +59,7 @@ def ranked_pairs(similarity: Callable[[Tensor, Tensor], Tensor], embeddings: Ten
             where="batch",
             found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
             expected="two columns and a label for every row",
-            remedy="Pairs are ranked by the labels of a graded corpus (kind: graded).",
+            remedy="Use a graded corpus (kind: graded).",
         )
     similarities_M = gather_rows(similarity(first_BD, second_BD), of=batch.num_rows_of_all)
     labels_M = gather_rows(batch.labels.to(similarities_M.device), of=batch.num_rows_of_all)

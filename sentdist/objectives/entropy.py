@@ -24,9 +24,9 @@ class Entropy(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["entropy"] = "entropy"
-    phi: float  # weight of the entropy: 0 is InfoNCE, above 0 more certain, below 0 less
+    phi: float  # weight of the entropy: 0 is InfoNCE, above 0 more certain, below 0 less certain
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.grad_cache import against_candidates

@@ -56,13 +56,13 @@ class InfoNCE(ObjectiveSpec):
 
     name: Literal["info_nce"] = "info_nce"
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
 
     @property
     def remark(self) -> str | None:
         if "temperature" in self.model_fields_set:
             return None
-        return "divides cosines by 1, as RCL's Eq. 1 does; SimCSE and multiple-negatives ranking take `temperature: 0.05`"
+        return "divides cosines by 1, as in RCL's Eq. 1; SimCSE and multiple-negatives ranking use `temperature: 0.05`"
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         """Return the loss; a negative column of the corpus gives hard negatives."""

@@ -43,8 +43,8 @@ class MaskedLM(ObjectiveSpec):
             return None
         return Mismatch(
             found="a tokenizer without a mask token",
-            expected="one that was made for masked language modelling",
-            remedy="Take another encoder, or leave the objective mlm out.",
+            expected="a tokenizer for masked language modelling",
+            remedy="Use another encoder, or leave the objective mlm out.",
         )
 
     def mismatch_of_frozen_encoder(self) -> Mismatch | None:

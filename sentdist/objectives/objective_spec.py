@@ -32,7 +32,7 @@ class Mismatch(NamedTuple):
     found: str
     expected: str
     remedy: str
-    where: str = ""  # the field, behind the objective's place in the recipe
+    where: str = ""  # the field, relative to the objective's place in the recipe
 
     def refused(self, where: str) -> RecipeError:
         """Return the error."""
@@ -65,42 +65,41 @@ class Rows(Protocol):
 class Needs:
     """What an objective needs of a batch and of other artifacts."""
 
-    columns: int
-    positives: int | None
-    labels: Literal["needed", "refused", "ignored"]
-    negatives: int = 0
-    relations: bool = False
-    bank: bool = False
-    targets: bool = False
-    alone: bool = True
+    columns: int  # minimum; 1: sentences alone
+    positives: int | None  # maximum per anchor; None: any number
+    labels: Literal["needed", "refused", "ignored"]  # refused: a row means an anchor with its positive, which most graded pairs are not
+    negatives: int = 0  # minimum per anchor
+    relations: bool = False  # each row has a relation number
+    bank: bool = False  # embeddings of entropy encoders
+    targets: bool = False  # shares of tags and words
+    alone: bool = True  # False: useful only as a term of a sum
 
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """The training that an encoder comes from, for objectives that continue with parts of it."""
 
-    term: ObjectiveSpec | None
-    has_same_terms: bool
-    relations: tuple[str, ...]
+    term: ObjectiveSpec | None  # its objective of the same name, if any
+    has_same_terms: bool  # of the whole objective, in the same order
+    relations: tuple[str, ...]  # that the encoder knows
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossInputs:
-    """What a loss can be built from besides its recipe fields; None: not available, e.g. no encoder if the embeddings come from
-    elsewhere."""
+    """What a loss can be built from besides its recipe fields; None: not available, e.g. if the embeddings come from elsewhere."""
 
     rows: Rows
-    width: int | None = None
+    width: int | None = None  # of embeddings, D
     encoder: SentenceEncoder | None = None
     bank: BankReader | None = None
     targets: TargetReader | None = None
-    precision: str = "fp32"
+    precision: str = "fp32"  # like micro_batch, for a loss that encodes sentences itself
     micro_batch: int | None = None
 
     def needed_width(self, name: str) -> int:
         """Return the width of embeddings; RecipeError naming the objective `name` if it was not given."""
         if self.width is None:
-            expected = "the numbers of an embedding, for what the loss learns"
+            expected = "the width of embeddings, for the parameters of the loss"
             raise RecipeError(where=f"objective {name}", found="no width", expected=expected, remedy="Give width=D.")
         return self.width
 
@@ -113,19 +112,19 @@ class LossInputs:
 
 def needs_more(name: str, needed: str) -> RecipeError:
     """Return the error for an objective that needs more than embeddings."""
-    remedy = "Train it by a recipe, which has encoder and sentences, too."
+    remedy = "Train it by a recipe, which has encoder and sentences."
     return RecipeError(where=f"objective {name}", found="embeddings alone", expected=f"also {needed}", remedy=remedy)
 
 
 class ObjectiveSpec(Frozen):
     """An objective as a recipe names it: each subclass in a module of this package is one (plan/objectives.py finds it)."""
 
-    title: ClassVar[str]
-    about: ClassVar[str]
+    title: ClassVar[str]  # for a model card
+    about: ClassVar[str]  # for a line of a table
     citations: ClassVar[tuple[Citation, ...]]
     needs: ClassVar[Needs]
-    regulators_per_bank: ClassVar[int] = 0
-    without_bank: ClassVar[type[ObjectiveSpec] | None] = None
+    regulators_per_bank: ClassVar[int] = 0  # terms that hold embeddings near those of one entropy encoder
+    without_bank: ClassVar[type[ObjectiveSpec] | None] = None  # the objective it equals for an empty bank, if that has a name
 
     name: str
 
@@ -166,7 +165,7 @@ class ObjectiveSpec(Frozen):
 
         Objectives with parameters override this to return None.
         """
-        return Mismatch("no parameters of its own", "an objective that learns something beside the encoder", "Set freeze_encoder: false.")
+        return Mismatch("no own parameters", "an objective with parameters beside the encoder's", "Set freeze_encoder: false.")
 
     @property
     def remark(self) -> str | None:

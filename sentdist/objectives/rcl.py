@@ -102,8 +102,8 @@ class RCL(ObjectiveSpec):
 
     name: Literal["rcl"] = "rcl"
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
-    # None: that of the main term, as printed. At 0.05 regulators that start from the same encoder are saturated (1e-4 nats) and do nothing.
+    hard_negatives: bool = True  # texts of the third column are candidates, too
+    # null: that of the main term, as printed. At 0.05 regulators starting from the same encoder are saturated (1e-4 nats), without effect.
     regulator_temperature: Temperature | None = None
     regulator_weight: Weight = 1.0
 

@@ -42,14 +42,14 @@ class Regression(ObjectiveSpec):
 
     name: Literal["regression"] = "regression"
     loss: LossName = "smooth_k2"
-    slope: Annotated[float, Field(gt=0.0)] | None = None  # k; of translated_relu and smooth_k2, which need both
+    slope: Annotated[float, Field(gt=0.0)] | None = None  # k; required, like threshold, for translated_relu and smooth_k2
     threshold: Annotated[float, Field(ge=0.0)] | None = None  # x0, at most half the spacing of the labels
-    boundary: Boundary | None = None  # None: one_sided; cross_entropy has none
+    boundary: Boundary | None = None  # null: one_sided; cross_entropy has none
     features: Features = "uv_diff"
-    label_range: tuple[float, float] | None = None  # None: that of the corpus
-    spacing: Annotated[float, Field(gt=0.0)] | None = None  # None: that of the corpus, which may have none
-    head_learning_rate: Rate | None = None  # None: the encoder's
-    keep_head: bool = False  # go on with the head of the encoder that training starts from; False: a new one
+    label_range: tuple[float, float] | None = None  # null: that of the corpus
+    spacing: Annotated[float, Field(gt=0.0)] | None = None  # null: that of the corpus, which may have none
+    head_learning_rate: Rate | None = None  # null: the encoder's
+    keep_head: bool = False  # continue with the head of the encoder that training starts from; false: a new head
 
     @property
     def has_buffer(self) -> bool:
@@ -91,7 +91,7 @@ class Regression(ObjectiveSpec):
             low, high = self.label_range
             return Mismatch(f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out.")
         if spacing is None and self.loss not in ("l1", "mse"):
-            remedy = "Choose another rounding for the corpus (without one: say their spacing), or the loss l1 or mse."
+            remedy = "Choose another rounding for the corpus (without one: give their spacing), or the loss l1 or mse."
             return Mismatch("labels that are not rounded", f"labels on a grid for {self.loss}", remedy)
         if self.spacing is not None and self.spacing != spacing:
             expected = "no grid" if spacing is None else f"{spacing:g}, that of the corpus"
@@ -99,7 +99,7 @@ class Regression(ObjectiveSpec):
         if self.threshold is not None and spacing is not None and self.threshold > spacing / 2:
             found = f"threshold {self.threshold:g} for labels {spacing:g} apart"
             expected = f"at most {spacing / 2:g}: the zones of two labels would overlap"
-            return Mismatch(found, expected, "The paper takes 0.2 to 0.3 for integers.")
+            return Mismatch(found, expected, "The paper uses 0.2 to 0.3 for integers.")
         return None
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
@@ -244,5 +244,5 @@ def _shape(predictions: Tensor, labels: Tensor, expected: str) -> DataError:
         where="regression",
         found=f"predictions {tuple(predictions.shape)} and labels {tuple(labels.shape)}",
         expected=expected,
-        remedy="Give one label a pair, in one dimension.",
+        remedy="Give one label per pair, in one dimension.",
     )

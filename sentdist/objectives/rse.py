@@ -38,10 +38,10 @@ class RSE(ObjectiveSpec):
 
     name: Literal["rse"] = "rse"
     temperature: Temperature = 0.05  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
     relation_learning_rate: Rate = 1e-2
     phi: float = 0.0
-    keep_relations: bool = False  # go on with the vectors of the encoder that training starts from, relation by relation; False: new ones
+    keep_relations: bool = False  # continue with the relation vectors of the encoder that training starts from; false: new vectors
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         before = () if start is None else start.relations

@@ -35,7 +35,7 @@ class SupMPN(ObjectiveSpec):
 
     name: Literal["supmpn"] = "supmpn"
     temperature: Temperature = 0.05  # cosines are divided by it
-    masked: Masked = "excluded"  # an anchor's other positives: left out as printed, or logits of 0 as released
+    masked: Masked = "excluded"  # an anchor's other positives: left out as in the paper, or zero logits as in the released code
     phi: float = 0.0
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:

@@ -53,10 +53,10 @@ class SymmetricInfoNCE(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["symmetric_info_nce"] = "symmetric_info_nce"
-    temperature: Temperature = 0.05  # cosines are divided by it; where it is learned, its start
-    hard_negatives: bool = True  # further candidates of the anchors; no positive is asked for its negative
-    learn_temperature: bool = False  # by the optimizer, beside the encoder
-    temperature_learning_rate: Rate | None = None  # of ln τ. None: the encoder's
+    temperature: Temperature = 0.05  # cosines are divided by it; the initial value if it is learned
+    hard_negatives: bool = True  # further candidates of the anchors, but not of the positives
+    learn_temperature: bool = False  # train the temperature, too
+    temperature_learning_rate: Rate | None = None  # of ln τ; null: the encoder's
 
     @model_validator(mode="after")
     def _rates_are_used(self) -> Self:

@@ -62,7 +62,7 @@ class TripletMargin(ObjectiveSpec):
                 where="batch",
                 found=f"{len(columns_CBD)} columns, {batch.num_positives} positives",
                 expected="an anchor, a positive and a hard negative in every row",
-                remedy="Train on triplets: a corpus with three columns.",
+                remedy="Use a corpus of triplets: three columns.",
             )
         return triplet_margin(*columns_CBD, margin=self.margin, distance=self.distance)
 

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
-# What a checkpoint on the hub says of itself: some kilobytes.
+# Files of a hub checkpoint that describe it: some kilobytes.
 DECLARATIONS = [
     "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_*_config.json", "modules.json", "*/config.json",
     "config_sentence_transformers.json",
     "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
 CONFIG_OF_PROMPTS = "config_sentence_transformers.json"
-# Encoders on the hub of which sentence-transformers leave the prompt out of the mean, whatever their files say.
+# Encoders on the hub whose prompt sentence-transformers exclude from the mean, regardless of their files.
 INSTRUCTORS = ("hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl")
-# Where sentence-transformers keep the longest sentence of a transformer and its case; the first that is there counts.
+# Files of sentence-transformers with a transformer's longest sentence and its case; the first that exists counts.
 OF_SENTENCES = tuple(
     f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Keys of modules that sentence-transformers write since version 6, at which version 5 fails.
+# Keys of modules that sentence-transformers write since version 6; version 5 fails on them.
 SINCE_VERSION_6 = (
     "transformer_task", "modality_config", "processing_kwargs", "unpad_inputs", "module_input_name", "module_output_name",
     "embedding_dimension", "pooling_mode",
@@ -75,7 +75,7 @@ def unlike_ours(folder: Path, pooling: str) -> str | None:
             known = POOLINGS[pooling]
             has_size = known.gives_dense or sizes[0] == sizes[1]  # one that is dropped at test leaves the width
             if not activation.endswith(f".{known.dense.activation}") or not has_size or config.get("use_residual"):
-                around = ", around which its input goes" if config.get("use_residual") else ""
+                around = " and a residual connection" if config.get("use_residual") else ""
                 return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}{around}"
         if kind == "WeightedLayerPooling" and config.get("layer_start") != 1:
             return f"a mean of layers from {config.get('layer_start')} on"
@@ -160,10 +160,10 @@ def prompts_left_out(folder: Path) -> str:
     if not texts:
         return ""
     if default in texts:
-        return f"sentence-transformers put {brief(texts[default])} before every sentence; here none is added: write it before them."
+        return f"sentence-transformers put {brief(texts[default])} before every sentence; sentdist adds none: write it before them."
     shown = ", ".join(f"{name} {brief(text)}" for name, text in list(texts.items())[:2])
     more = ", …" if len(texts) > 2 else ""
-    return f"it has prompts for sentence-transformers ({shown}{more}); here none is added: write yours before the sentences."
+    return f"it has prompts for sentence-transformers ({shown}{more}); sentdist adds none: write yours before the sentences."
 
 
 def ranks_otherwise(folder: Path) -> str:
@@ -227,7 +227,7 @@ def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) ->
             where=where,
             found=f"a tokenizer of {num_tokens} tokens and {num_embeddings} word embeddings",
             expected="an embedding for every token",
-            remedy="The tokenizer belongs to another model: put the right tokenizer files into the folder.",
+            remedy="The tokenizer belongs to another model: put the model's tokenizer files into the folder.",
         )
 
 
@@ -254,7 +254,7 @@ def write_classic(folder: Path, max_length: int | None) -> None:
         sentences["max_seq_length"] = tokenizer["model_max_length"] = length
     if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 alone knows the name; the other one both versions
         tokenizer = {"model_input_names": ["input_ids", "attention_mask"]} | tokenizer | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if isinstance(tokenizer.get("extra_special_tokens"), list):  # the same
+    if isinstance(tokenizer.get("extra_special_tokens"), list):  # also known to transformers 5 alone
         tokenizer["additional_special_tokens"] = tokenizer.pop("extra_special_tokens")
     _write(folder / OF_SENTENCES[0], {"do_lower_case": False} | sentences)
     _write(folder / "tokenizer_config.json", tokenizer)
@@ -293,7 +293,7 @@ def _json(path: Path, *, default: object) -> object:
 
 
 MODEL_TYPE = "nomic_bert"
-# Nomic's word -> transformers'. Positions are not here: without scaling the table of 2,048 is what both can compute.
+# Nomic's name -> transformers'. Positions are left out: without scaling both compute the table of 2,048.
 SAME_AS = {
     "n_embd": "hidden_size",
     "n_layer": "num_hidden_layers",
@@ -304,7 +304,7 @@ SAME_AS = {
     "resid_pdrop": "hidden_dropout_prob",
     "attn_pdrop": "attention_probs_dropout_prob",
 }
-# Nomic's word -> what transformers' class computes whatever is written there.
+# Nomic's name -> what transformers' class always computes.
 FIXED: dict[str, object] = {
     "activation_function": "swiglu",
     "prenorm": False,
@@ -338,14 +338,14 @@ def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
                 where=f"encoder {folder}/config.json: {name}",
                 found=f"{found!r}, which transformers reads under another name and computes as {value!r}",
                 expected="the architecture of nomic-embed-text-v1",
-                remedy="Take that one or v1.5; where sizes differ, write them under transformers' names: "
+                remedy="Use that one or v1.5; if sizes differ, write them under transformers' names: "
                 + ", ".join(dict.fromkeys(SAME_AS.values()))
                 + ".",
             )
 
 
 ADAPTERS = "adapter_config.json"
-_ANOTHER = "Take another checkpoint, such as a BERT's, MPNet's or ModernBERT's."
+_ANOTHER = "Use another checkpoint, e.g. a BERT, MPNet or ModernBERT."
 
 
 class Refusal(NamedTuple):
@@ -360,7 +360,7 @@ def check_can_embed(folder: Path, *, where: str) -> None:
     refusal = why_refused(json_object(folder / "config.json")) or _of_adapters(folder)
     if refusal is not None:
         raise EncoderError(
-            where=where, found=refusal.found, expected="an encoder whose embedding of a sentence is its own alone", remedy=refusal.remedy
+            where=where, found=refusal.found, expected="an encoder that embeds each sentence independently", remedy=refusal.remedy
         )
 
 
@@ -370,19 +370,19 @@ def why_refused(config: Mapping[str, object]) -> Refusal | None:
     if reason := family_of(config).refused:
         return Refusal(f"a {family}: {reason}")
     if family == "mobilebert" and config.get("trigram_input", True):
-        return Refusal("a mobilebert with trigram_input, whose last token reads what pads a sentence")
+        return Refusal("a mobilebert with trigram_input, whose last token reads the padding")
     if family == "big_bird" and config.get("attention_type", "block_sparse") != "original_full":
         return Refusal(
-            "a big_bird with attention in blocks, which depend on the longest sentence of a batch",
-            'Write "attention_type": "original_full" into a copy of its config.json; it has the same weights.',
+            "a big_bird with block-sparse attention, which depends on the longest sentence of a batch",
+            'Write "attention_type": "original_full" into a copy of its config.json; the weights are the same.',
         )
     if family == "xmod" and config.get("default_language") is None:
         return Refusal(
-            "an xmod without default_language, which has an adapter for each language and cannot know which",
+            "an xmod without default_language, which selects one of its adapters",
             f'Write "default_language": "en_XX", or another of {brief(config.get("languages", []))}, into a copy of its config.json.',
         )
     if family == "opt" and config.get("word_embed_proj_dim", config.get("hidden_size")) != config.get("hidden_size"):
-        return Refusal(f"an opt whose vectors have word_embed_proj_dim={config['word_embed_proj_dim']}, not the width of its layers")
+        return Refusal(f"an opt whose embeddings have word_embed_proj_dim={config['word_embed_proj_dim']}, not the width of its layers")
     return _of_positions(family, config) or _of_own_code(family, config)
 
 
@@ -392,20 +392,20 @@ def _of_positions(family: str, config: Mapping[str, object]) -> Refusal | None:
         return None
     return Refusal(
         f"a {family} with position_embedding_type={brief(kind)}, which transformers computes as if it were absolute",
-        "Take a checkpoint that transformers has as a family of its own, such as jinaai/jina-embeddings-v3-hf for jina-embeddings-v3.",
+        "Use a checkpoint of a family in transformers, e.g. jinaai/jina-embeddings-v3-hf for jina-embeddings-v3.",
     )
 
 
 def _of_own_code(family: str, config: Mapping[str, object]) -> Refusal | None:
     if family == "new":
         return Refusal(
-            'the model_type "new", whose code came with the checkpoint and never runs here',
-            "Take the same weights as transformers has them, with the model_type gte, such as alibaba-nlp-community/gte-multilingual-base.",
+            'the model_type "new", whose code comes with the checkpoint and never runs here',
+            "Use the same weights with transformers' model_type gte, e.g. alibaba-nlp-community/gte-multilingual-base.",
         )
     if family == MODEL_TYPE and (name := other_word(config)) is not None:
         return Refusal(
             f"a {family} with {name}={brief(config[name])}, which transformers computes as {FIXED[name]!r}",
-            "Take nomic-embed-text-v1 or v1.5.",
+            "Use nomic-embed-text-v1 or v1.5.",
         )
     return None
 
@@ -420,5 +420,5 @@ def _of_adapters(folder: Path) -> Refusal | None:
         return None
     return Refusal(
         f"adapters ({found.relative_to(folder)}), which are not read: embeddings would be the base model's",
-        "Load it with peft, merge the adapter of your task (`merge_and_unload`) and save that; for the base alone save it without.",
+        "Load it with peft, merge the adapter of your task (`merge_and_unload`) and save; for the base alone save it without adapters.",
     )

@@ -19,8 +19,8 @@ from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.precision import LARGEST_FP32_ERROR, autocast, product_error
 from sentdist.learning.prefetch import begin_to_host, made_ahead
 
-_PRODUCT_AND_GELU = {"dense", "intermediate_act_fn"}  # a part that has a norm, too, as RoBERTa-PreLayerNorm's, computes more than these
-_TOKENS_AT_ONCE = 4096  # what the layout is chosen for; others are as right
+_PRODUCT_AND_GELU = {"dense", "intermediate_act_fn"}  # parts with a norm, too, like RoBERTa-PreLayerNorm's, compute more
+_TOKENS_AT_ONCE = 4096  # that the layout is optimized for; it works for any number
 
 
 @contextmanager
@@ -102,9 +102,9 @@ def _packs_exactly(matmul_precision: str) -> bool:
         return False
 
 
-_SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: memory stays bounded, and sorting has nothing to gain beyond that
+_SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: bounds memory, and sorting more gains nothing
 _SENTENCES_WORTH_PACKING = 256  # packing a model's weights takes the time of encoding ten
-# Of a forward. On a CPU 2k to 4k are fastest (more falls out of its cache); a GPU computes 4k of a small model in no time.
+# Of a forward. On a CPU 2k to 4k are fastest (more exceeds its cache); 4k of a small model do not fill a GPU.
 TOKENS_ON_CPU, TOKENS_ON_GPU = 4_096, 32_768
 
 

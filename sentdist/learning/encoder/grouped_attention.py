@@ -24,11 +24,11 @@ _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentenc
 class LengthGroup:
     """Sentences of similar length that share one batched product."""
 
-    size: int
-    length: int
-    first_slot: int
+    size: int  # n·H, the products
+    length: int  # L, of the longest sentence
+    first_slot: int  # start of the group in buffers of all groups, like first_weight
     first_weight: int
-    is_padding: Tensor | None
+    is_padding: Tensor | None  # (n·H, L) bool, true after a sentence's end; None if all have length L
 
     def rows(self, rows_P: Tensor) -> Tensor:
         """View this group's slots of a (P·H, head width) buffer as (n·H, L, head width)."""
@@ -43,10 +43,10 @@ class LengthGroup:
 class LengthGroups:
     """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer."""
 
-    groups: tuple[LengthGroup, ...]
-    row_of_slot: Tensor
-    slot_of_row: Tensor
-    num_weights: int
+    groups: tuple[LengthGroup, ...]  # by rising length
+    row_of_slot: Tensor  # (P·H,) the row of a (T·H, head width) tensor that a slot reads; by group as (n, H, L), padding included
+    slot_of_row: Tensor  # (T·H,) the inverse
+    num_weights: int  # attention weights of all groups, Σ n·H·L²
     _hidden: dict[tuple[Band, int], Tensor] = field(default_factory=dict)
 
     def hide(self, scores: Tensor, group: LengthGroup, band: Band | None) -> None:
@@ -54,7 +54,7 @@ class LengthGroups:
 
         Padding slots must see something, although their output is unused: otherwise their gradient would be NaN.
         """
-        if group.is_padding is not None and (band is None or band.after != 0):  # padding lies behind all that a causal token sees
+        if group.is_padding is not None and (band is None or band.after != 0):  # a causal token never sees padding
             scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
         if band is None:
             return
@@ -199,7 +199,7 @@ class GroupedAttention(torch.autograd.Function):
         grad_weights, grad_scores = _exact(kept, len(kept)), _exact(kept, len(kept))
         weights = kept.to(grad_weights.dtype)
         for group in grouped.groups:
-            if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
+            if group.is_padding is not None:  # a padded slot repeats a token; its output is unused
                 group.rows(grad_P).masked_fill_(group.is_padding[:, :, None], 0.0)
             torch.bmm(group.weights(dropped).transpose(1, 2), group.rows(grad_P), out=group.rows(grad_value_P))
             _products(group.rows(grad_P), group.rows(value_P).transpose(1, 2), out=group.weights(grad_weights))

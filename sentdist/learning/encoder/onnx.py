@@ -54,7 +54,7 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
             assert program is not None, "the exporter returns a program when it is given no file"
             program.save(str(folder / GRAPH))
         session = runtime.InferenceSession(str(folder / GRAPH), providers=["CPUExecutionProvider"])
-    except Exception as error:  # the exporter and onnxruntime raise whatever their layers raise
+    except Exception as error:  # exporter and onnxruntime have no common base class of errors
         raise EncoderError(
             where=f"encoder {checkpoint}: ONNX",
             found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
@@ -119,7 +119,7 @@ def _padded_tokens(encoder: SentenceEncoder, sentences: tuple[str, ...]) -> tupl
 
 def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # a module without types of its own
     try:
-        import onnx  # noqa: F401 - torch's exporter needs both, and says so late
+        import onnx  # noqa: F401 - torch's exporter needs both, and fails late without
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError as error:

@@ -81,13 +81,13 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if of_sentences(folder).get("do_lower_case"):
             _read_in_lower_case(tokenizer)
-    # transformers 5 makes one out of nothing, to which all words are unknown.
+    # Without tokenizer files transformers 5 makes one to which all words are unknown.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise EncoderError(
             where=f"encoder {folder}",
             found="no tokenizer (a vocabulary of special tokens only)",
             expected="tokenizer.json, or the vocabulary files of its tokenizer",
-            remedy="Put the tokenizer files that belong to the model beside its weights.",
+            remedy="Put the model's tokenizer files beside its weights.",
         )
     return tokenizer
 
@@ -95,7 +95,7 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
 def _read_in_lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
     """Lower-case like sentence-transformers where a folder asks for it, independent of the tokenizer's own files."""
     if not tokenizer.is_fast:
-        raise ValueError("do_lower_case of sentence-transformers for a tokenizer that is not of the library tokenizers")
+        raise ValueError("do_lower_case of sentence-transformers with a tokenizer that is not fast (of the library tokenizers)")
     own = tokenizer.backend_tokenizer.normalizer
     tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([] if own is None else [own])])
 
@@ -143,7 +143,7 @@ def load_model(
             where=f"encoder {folder}",
             found=f"no weights for {missing[0]} and {len(missing) - 1} others",
             expected=f"all weights of a {type(model).__name__}",
-            remedy="The file holds another kind of model than its config.json says; export the encoder again.",
+            remedy="The file holds another kind of model than its config.json declares; export the encoder again.",
         )
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
@@ -198,13 +198,13 @@ def load_configuration(folder: Path) -> PreTrainedConfig:
     """Load the configuration of a checkpoint folder; EncoderError if there is none, or one with a size that no encoder has."""
     check_files(folder)
     with _reading(folder, "configuration"):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # else it asks in a terminal whether to run code
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # the default asks in a terminal whether to run code
         for name, most in MOST.items():
             value = getattr(config, name, None)
             if isinstance(value, int) and not 0 < value <= most:
                 raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
     check_released_words(config, folder)
-    # A checkpoint's own code never runs here; what is trained from it does not name that code.
+    # A checkpoint's own code never runs here; encoders trained from it do not refer to it.
     vars(config).pop("auto_map", None)
     return config
 
@@ -252,15 +252,15 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
         raise EncoderError(
             where=f"encoder {folder}: dense layer",
             found="several in modules.json, or one whose config.json has no out_features",
-            expected="one, of a width that is said",
+            expected="one dense layer with a known width",
             remedy=f"Name the pooling {known.without_head} to leave it out, or export the encoder again.",
         )
     if "linear.weight" not in weights or weights["linear.weight"].shape[0] != width:
         raise EncoderError(
             where=f"encoder {folder}: dense layer",
             found=f"weights {brief({name: tuple(weight.shape) for name, weight in weights.items()})}",
-            expected=f"linear.weight to the width {width} that its config.json says (out_features)",
-            remedy="Weights and config.json are of two layers: fetch the folder again, or export the encoder again.",
+            expected=f"linear.weight to the width {width} of its config.json (out_features)",
+            remedy="Weights and config.json belong to different layers: fetch the folder again, or export the encoder again.",
         )
     if (unlike := unlike_ours(folder, pooling)) is not None:
         raise EncoderError(
@@ -289,7 +289,7 @@ def check_layer_weights(folder: Path, pooling: str) -> None:
         raise EncoderError(
             where=f"encoder {folder}: the mean of layers that modules.json declares",
             found=f"weights {', '.join(f'{share:.3g}' for share in shares.tolist())} of the layers",
-            expected=f"what {pooling} computes: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
+            expected=f"those of {pooling}: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
             remedy="Name another pooling to use only the transformer of this checkpoint.",
         )
 

@@ -14,7 +14,7 @@ from sentdist.learning.bank_shape import TILES, longest_tile
 from sentdist.learning.encoder.tokens import sent_to
 from sentdist.learning.kernels.interface import Launches
 
-# How `fused_attention` calls them: the first arguments by place, and a scale by name.
+# How `fused_attention` calls them: the first arguments by position, and a scale by name.
 _ARGUMENTS = {
     "_flash_attention_forward": "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask",
     "_efficient_attention_forward": "query key value bias cu_seqlens_q cu_seqlens_k max_seqlen_q max_seqlen_k dropout_p custom_mask_type "
@@ -74,7 +74,7 @@ def _has_softmax_backward() -> bool:
     return True
 
 
-FEWEST_PROGRAMS = 4096  # a launch of fewer does not fill a GPU: its sentences join those of the next tile
+FEWEST_PROGRAMS = 4096  # fewer do not fill a GPU: their sentences join those of the next tile
 
 
 def tile_launches(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> Launches:

@@ -31,7 +31,7 @@ from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
 from sentdist.learning.gradient_buckets import WordRows
 from sentdist.learning.precision import recomputed_within, rows_multiple
 
-PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
+PASSES_IN_STEP = 4  # of a padded model with equal passes on all ranks: about as many as a batch of short sentences needs
 
 
 class SentenceEncoder(nn.Module):
@@ -71,7 +71,7 @@ class SentenceEncoder(nn.Module):
         config = model.config.to_dict()
         self._is_causal = is_causal(config)
         self._family = family_of(config)
-        self._without_cache = {"use_cache": False} if self._is_causal else {}  # of what a decoder would need to write on
+        self._without_cache = {"use_cache": False} if self._is_causal else {}  # no cache for generation
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
         if self._unused_pooler[0] is not None:
@@ -174,7 +174,7 @@ class SentenceEncoder(nn.Module):
             raise EncoderError(
                 where=f"encoder {self.model.config.name_or_path}: runtime.recompute_layers",
                 found=f"{typed(self.model)}, whose layers cannot be recomputed",
-                expected="a model that transformers can checkpoint layer by layer",
+                expected="a model with gradient checkpointing in transformers",
                 remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
             )
         self.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": recomputed_within})
@@ -202,7 +202,7 @@ class SentenceEncoder(nn.Module):
         behind: the first so many tokens of each sentence, those of a prompt, are read and not pooled.
         """
         filled = self._filled(tokens)
-        pooled = tokens.to(self.device) if behind else filled  # what fills a batch may be shorter than the prompt
+        pooled = tokens.to(self.device) if behind else filled  # filler sentences may be shorter than the prompt
         embeddings_SD = pool(self._layers(filled), pooled, pooling=self.pooling, training=self.training, behind=behind)
         if pooled.num_sentences > tokens.num_sentences:
             embeddings_SD = embeddings_SD[: tokens.num_sentences]
@@ -301,7 +301,7 @@ def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
         where=f"encoder {folder}: max_length",
         found=str(max_length),
         expected=f"3 to {longest} tokens, special ones included",
-        remedy="Shorten max_length, or take a checkpoint with more positions.",
+        remedy="Lower max_length, or use a checkpoint with more positions.",
     )
 
 

@@ -43,10 +43,10 @@ def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
 class TokenBatch:
     """S sentences of T tokens in total."""
 
-    token_ids: Tensor
-    boundaries: Tensor
-    lengths: tuple[int, ...]
-    num_truncated: int = 0
+    token_ids: Tensor  # (T,) int64, sentence after sentence, special tokens included
+    boundaries: Tensor  # (S + 1,) int32, same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`
+    lengths: tuple[int, ...]  # the S lengths on the host, so that shapes are known without waiting for a device
+    num_truncated: int = 0  # sentences that were longer than the tokenizer's limit and lost their end
 
     @property
     def num_sentences(self) -> int:
@@ -90,10 +90,10 @@ class TokenBatch:
         lengths_S = np.asarray(self.lengths, dtype=np.int64) - num
         if lengths_S.min() < 1:
             raise DataError(
-                where="pooling behind a prompt",
-                found=f"{num} tokens of prompt and nothing behind them",
+                where="pooling without the prompt",
+                found=f"{num} tokens of prompt and nothing after them",
                 expected="a token of the sentence",
-                remedy="Allow for longer sentences, or shorten the prompt.",
+                remedy="Raise max_length, or shorten the prompt.",
             )
         ends_S = np.cumsum(lengths_S)
         places = np.arange(ends_S[-1]) + np.repeat(num * np.arange(1, len(lengths_S) + 1), lengths_S)
@@ -202,7 +202,7 @@ def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: i
         raise DataError(
             where="collate",
             found=f"no token in sentence {lengths.index(0)} of the batch",
-            expected="at least one token a sentence",
+            expected="at least one token per sentence",
             remedy="Drop empty sentences from the corpus.",
         )
     flat = np.concatenate([np.asarray(sentence, dtype=np.int64) for sentence in token_ids])
@@ -234,7 +234,7 @@ class TokenTable:
             read_array(folder / name, expected=expected, remedy=drop_remedy(folder), mapped=True).view(np.ndarray) for name in (IDS, BOUNDS)
         )
         if ids.dtype not in (np.uint16, np.uint32) or bounds.dtype != np.int64 or len(bounds) < 2 or bounds[-1] != len(ids):
-            raise DataError(where=str(folder), found="arrays that do not fit together", expected=expected, remedy=drop_remedy(folder))
+            raise DataError(where=str(folder), found="inconsistent arrays", expected=expected, remedy=drop_remedy(folder))
         return cls(folder=folder, ids=ids, bounds=bounds)
 
     @property
@@ -394,7 +394,7 @@ def _is_word(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     vocabulary = tokenizer.get_vocab()
     is_word = np.zeros(max(vocabulary.values()) + 1, dtype=bool)
     for token, number in vocabulary.items():
-        is_word[number] = any(letter.isalnum() for letter in token)
+        is_word[number] = any(character.isalnum() for character in token)
     is_word[[number for number in tokenizer.all_special_ids if number is not None]] = False
     return is_word
 
@@ -414,7 +414,7 @@ def check_room(prompt: str, num_tokens: int, *, longest: int, checkpoint: str) -
             where=f"encoder {checkpoint}",
             found=f"the prompt {brief(prompt)} of {num_tokens} tokens",
             expected=f"one that leaves room for a sentence within {longest} tokens",
-            remedy="Shorten it, or allow for longer sentences.",
+            remedy="Shorten it, or raise max_length.",
         )
 
 

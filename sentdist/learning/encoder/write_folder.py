@@ -32,32 +32,32 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformerModelCardData
 
 
-HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # what sentence-transformers write of a model without a base
+HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # in sentence-transformers' card of a model without a base
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderCard:
     """The facts of a model card."""
 
-    base_model: str
+    base_model: str  # hub id or name of the model that training started from
     base_revision: str | None = None
-    is_on_hub: bool = False
-    data: tuple[str, ...] = ()
-    objective: str | None
-    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)
-    scores: Mapping[str, float] = field(default_factory=dict)
-    language: tuple[str, ...] = ()
+    is_on_hub: bool = False  # the name is a hub id, which cards link to
+    data: tuple[str, ...] = ()  # names of the training tables
+    objective: str | None  # what was minimized; None: nothing, the weights are those of the base model
+    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)  # None: not set, not shown
+    scores: Mapping[str, float] = field(default_factory=dict)  # task -> value, e.g. Spearman × 100; the name includes the metric
+    language: tuple[str, ...] = ()  # from the base model's own card
     license: str | None = None
-    prompts: str = ""
+    prompts: str = ""  # a sentence on prompts; "": none
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
     """Return the languages on the card in an encoder's folder; empty without any, or if the card cannot be read."""
     try:
-        said = (metadata_load(folder / "README.md") or {}).get("language")
+        found = (metadata_load(folder / "README.md") or {}).get("language")
     except (OSError, ValueError, YAMLError):
         return ()
-    return tuple(one for one in (said if isinstance(said, list) else [said]) if isinstance(one, str))
+    return tuple(one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
 
 
 def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
@@ -71,7 +71,7 @@ def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
     data = SentenceTransformerModelCardData(
         language=list(card.language), license=card.license, local_files_only=True, generate_widget_examples=False
     )
-    if card.is_on_hub and card.objective is not None:  # the field makes a link to the hub, behind "finetuned from"
+    if card.is_on_hub and card.objective is not None:  # the field becomes a link to the hub after "finetuned from"
         data.base_model = card.base_model
         data.base_model_revision = card.base_revision
     return data

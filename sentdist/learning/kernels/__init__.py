@@ -1,2 +1,1 @@
-"""Kernels for a transformer layer between matrix products: `cpp_kernels` for CPUs, `triton_kernels` for GPUs, compiled once where they
-run."""
+"""Kernels for a transformer layer between matrix products: `cpp_kernels` for CPUs, `triton_kernels` for GPUs, compiled on first use."""

@@ -15,7 +15,7 @@ from sentdist.learning import precision
 from sentdist.learning.kernels.cpp_library import load_library
 from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, Band, DropoutMask, QueryKeyValue, Triple
 
-LANES = 16  # widths are multiples of it
+LANES = 16  # supported widths are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
 _int64, _float = ctypes.c_int64, ctypes.c_float
 _ALL = 2**32  # tokens: more than a sentence has

@@ -24,8 +24,8 @@ SOURCES = ("rows.cpp", "attention.cpp")
 HEADERS = ("lanes.h", "heads.h")
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall")
-_COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
-_PARALLEL_LOOP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
+_COMPILERS = ("g++", "c++")  # no Clang: torch's libraries lack its function for parallel loops
+_PARALLEL_LOOP = "GOMP_parallel"  # GCC's function for parallel loops; LLVM's library has it, too
 _BUILD_TIMEOUT_S = 300.0
 
 
@@ -40,7 +40,7 @@ def load_library() -> ctypes.CDLL | str:
         return _load(find_or_build())
     except NoKernelsError as reason:
         return str(reason)
-    except (OSError, RuntimeError) as error:  # a folder that cannot be written, a user without a home
+    except (OSError, RuntimeError) as error:  # e.g. a folder that is not writable, a user without a home
         return f"they could not be built ({first_line(error)})"
 
 
@@ -57,7 +57,7 @@ def find_or_build() -> Path:
         NoKernelsError: it cannot be built.
     """
     if platform.system() != "Linux":
-        raise NoKernelsError(f"they are built on Linux only, this is {platform.system()}")
+        raise NoKernelsError(f"they are built on Linux only, not on {platform.system()}")
     named = [name for name in (os.environ.get("CXX"), *_COMPILERS) if name and "clang" not in name]
     compiler = next(filter(None, map(shutil.which, named)), None)
     if compiler is None:
@@ -99,9 +99,9 @@ def _private_folder() -> Path:
     except OSError as error:
         raise NoKernelsError(f"{folder} cannot be made ({error.strerror})") from None
     if is_at.st_uid != os.getuid():
-        raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to a folder of your own")
+        raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to your own folder")
     if not stat.S_ISDIR(is_at.st_mode) or is_at.st_mode & 0o022:
-        raise NoKernelsError(f"others may write into {folder}: chmod 700 it, or remove it")
+        raise NoKernelsError(f"other users may write into {folder}: chmod 700 it, or remove it")
     return folder
 
 
@@ -140,7 +140,7 @@ def _build(compiler: str, file: Path) -> None:
         objects = [f"{scratch}/{number}.o" for number in range(len(sources))]
         for source, compiled in zip(sources, objects, strict=True):
             _run([compiler, *FLAGS, _architecture(), "-fopenmp", "-c", source, "-o", compiled])
-        # Linked without OpenMP: what it calls is found in the library that torch has loaded, whose threads both then share.
+        # Linked without OpenMP: its functions come from the library that torch has loaded, so both share its threads.
         _run([compiler, "-shared", *objects, "-o", str(made)])
 
 
@@ -150,8 +150,8 @@ def _run(command: list[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoKernelsError(f"{command[0]} did not run ({first_line(error)})") from None
     if ran.returncode != 0:
-        said = next((line for line in ran.stderr.splitlines() if "error" in line), f"exit code {ran.returncode}")
-        raise NoKernelsError(f"{command[0]} could not compile them ({brief(said)})")
+        reason = next((line for line in ran.stderr.splitlines() if "error" in line), f"exit code {ran.returncode}")
+        raise NoKernelsError(f"{command[0]} could not compile them ({brief(reason)})")
 
 
 def _load(file: Path) -> ctypes.CDLL:
@@ -160,7 +160,7 @@ def _load(file: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(file), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it, and it is built again") from None
+        raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it to build it again") from None
 
 
 def _make_openmp_visible() -> None:
@@ -169,7 +169,7 @@ def _make_openmp_visible() -> None:
     for path in sorted(mapped):
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _PARALLEL_LOOP):
             return
-    raise NoKernelsError("this build of torch has no OpenMP whose threads they could share")
+    raise NoKernelsError("this build of torch has no OpenMP library to share")
 
 
 _TRITON_KERNELS = "sentdist.learning.kernels.triton_kernels"

@@ -53,7 +53,7 @@ def band_of(*, is_causal: bool, window: int | None, longest: int) -> Band | None
 
 
 Triple = tuple[Tensor, Tensor, Tensor]  # of queries, keys and values
-Launches = tuple[tuple[int, Tensor], ...]  # a tile of tokens, and the numbers of the sentences for it, int32 on the device
+Launches = tuple[tuple[int, Tensor], ...]  # tile size in tokens, and numbers of the sentences for it, int32 on the device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +71,15 @@ class DropoutMask:
 class AttentionLayout:
     """S sentences in a flat tensor and the heads that attend in each."""
 
-    boundaries: Tensor
+    boundaries: Tensor  # (S + 1,) int32
     num_heads: int
     head_width: int
-    scale: float
-    head_scales: Tensor | None = None
+    scale: float  # of scores
+    head_scales: Tensor | None = None  # (S, H) float32, of contexts
+    # (H, 2R - 1) float32, added to a score where the key's place minus the query's is 1 - R to R - 1; no sentence is longer than R.
     distances: Tensor | None = None
-    band: Band | None = None
-    launches: Launches = ()
+    band: Band | None = None  # what a token sees of its sentence; None: all
+    launches: Launches = ()  # for kernels in Triton
 
 
 class QueryKeyValue(NamedTuple):
@@ -107,9 +108,9 @@ class AttentionKernel(NamedTuple):
 class AddNormOutput(NamedTuple):
     """Result of `add_norm`."""
 
-    out: Tensor
-    product_input: Tensor
-    saved_for_backward: tuple[Tensor, Tensor] | None
+    out: Tensor  # (T, W) float32
+    product_input: Tensor  # the same in the type of the products, for the next one
+    saved_for_backward: tuple[Tensor, Tensor] | None  # (T, W) float32 before the norm's weight and bias; (T,) one over the deviation
 
 
 class AddNormGrads(NamedTuple):
@@ -120,7 +121,7 @@ class AddNormGrads(NamedTuple):
     bias: Tensor
     norm_weight: Tensor
     norm_bias: Tensor
-    recomputed: Tensor | None
+    recomputed: Tensor | None  # `product_input` again; None if the norm's bias was not given
 
 
 class Kernels(Protocol):

@@ -29,7 +29,7 @@ from sentdist.learning.kernels.triton_rows import device_guard, dropout_argument
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 4096  # of rows that one program holds
-SUM_PROGRAMS = 1024  # that share the rows of a sum
+SUM_PROGRAMS = 1024  # programs that share the rows of a sum
 GELU_TILE = (16, 128)  # rows and columns of a program
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ def _attention_failure(kernel: AttentionKernel, tile: int, precision: str) -> st
     """precision: of float32 products now, which is part of a kernel."""
     failure = _failure_of(partial(_try_attention, kernel, tile))
     if failure is not None:
-        log.warning("attention kernels for sentences of up to %d tokens do not run here, torch's serve: %s", tile, failure)
+        log.warning("attention kernels for sentences of up to %d tokens do not run here, using torch's: %s", tile, failure)
     return failure
 
 
@@ -106,12 +106,12 @@ def _failure_of(trial: Callable[[], None]) -> str | None:
     before = set(_used)
     try:
         trial()
-    except Exception as error:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
+    except Exception as error:  # of compiler, driver or Triton: torch's own kernels do the same, slower
         if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower():
             raise
         return f"{type(error).__name__}: {first_line(error)}"
     finally:
-        _used.intersection_update(before)  # what was only tried computed nothing
+        _used.intersection_update(before)  # trials do not count as use
     return None
 
 

@@ -134,7 +134,7 @@ class AuxiliaryWeights:
             where = f"auxiliary.weights.{name}"
             check_finite(value, where=where, remedy="0 leaves the term out.")
             if value < 0:
-                raise RecipeError(where=where, found=repr(value), expected="a number from 0 up", remedy="0 leaves the term out.")
+                raise RecipeError(where=where, found=repr(value), expected="a number, 0 or more", remedy="0 leaves the term out.")
 
 
 class AuxiliaryLoss(nn.Module, Objective):
@@ -158,7 +158,7 @@ class AuxiliaryLoss(nn.Module, Objective):
         if form not in ("entropy", "reversal"):
             raise RecipeError(where="auxiliary.adversary", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
         if warmup_steps < 0:
-            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
+            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0: no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
         self.weights = weights
         self.learning_rate = learning_rate

@@ -26,8 +26,8 @@ class Vocabulary:
     """What masking needs of a tokenizer."""
 
     mask_id: int
-    special_ids: tuple[int, ...]
-    num_tokens: int
+    special_ids: tuple[int, ...]  # tokens that are never chosen
+    num_tokens: int  # V
 
     @classmethod
     def of(cls, encoder: SentenceEncoder) -> Vocabulary:
@@ -37,8 +37,8 @@ class Vocabulary:
             raise EncoderError(
                 where=f"encoder {encoder.model.config.name_or_path}: mlm",
                 found="a tokenizer without a mask token",
-                expected="one that was made for masked language modelling",
-                remedy="Take another encoder, or leave the objective mlm out.",
+                expected="a tokenizer for masked language modelling",
+                remedy="Use another encoder, or leave the objective mlm out.",
             )
         return cls(mask_id=int(tokenizer.mask_token_id), special_ids=tuple(tokenizer.all_special_ids), num_tokens=len(tokenizer))
 

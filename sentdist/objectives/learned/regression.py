@@ -72,7 +72,7 @@ class RegressionLoss(nn.Module, Objective):
                 where="batch",
                 found=f"{len(columns_CBD)} columns, {'no labels' if batch.labels is None else 'labels'}",
                 expected="two columns and a label for every row",
-                remedy="Regression learns from a graded corpus (kind: graded).",
+                remedy="Use a graded corpus (kind: graded).",
             )
         outputs = self.head(columns_CBD[0], columns_CBD[1])
         return self._loss(outputs, batch.labels.to(outputs.device))

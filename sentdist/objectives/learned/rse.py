@@ -94,7 +94,7 @@ class Relational(nn.Module, Objective):
                 where="batch",
                 found="rows without a relation" if batch.relations is None else f"{batch.num_positives} positives a row",
                 expected="a head, a tail and the relation between them in every row",
-                remedy="Train a relational objective on a corpus of kind relations.",
+                remedy="Use a corpus of kind relations.",
             )
         heads_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         relations_BD = self.table(batch.relations)
