@@ -59,7 +59,7 @@ def local_rows(num_rows: int, *, rank: int, world_size: int) -> range:
         raise ResourceError(
             where="batch size",
             found=f"{num_rows} rows for {world_size} workers",
-            expected="at least one row per worker",
+            expected="at least a row for each",
             remedy="Choose a larger batch or fewer workers.",
         )
     share, num_larger = divmod(num_rows, world_size)

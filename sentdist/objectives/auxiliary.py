@@ -90,7 +90,7 @@ class Auxiliary(ObjectiveSpec):
         if self.adversary == "none" and changed:
             raise ValueError(f"{changed[0]} has no effect when adversary is 'none'; leave it out")
         if self.adversary != "none" and self.pos_adversary == self.bow_adversary == 0:
-            raise ValueError("found weight 0 for both adversaries; expected one above 0, or adversary: none")
+            raise ValueError("found no weight for either adversary; expected one above 0, or adversary: none")
         return self
 
     def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:

@@ -42,8 +42,8 @@ class Regression(ObjectiveSpec):
 
     name: Literal["regression"] = "regression"
     loss: LossName = "smooth_k2"
-    slope: Annotated[float, Field(gt=0.0)] | None = None  # k; required, like threshold, for translated_relu and smooth_k2
-    threshold: Annotated[float, Field(ge=0.0)] | None = None  # x0, at most half the spacing of the labels
+    slope: Annotated[float, Field(gt=0.0)] | None = None  # slope k; required, like threshold, for translated_relu and smooth_k2
+    threshold: Annotated[float, Field(ge=0.0)] | None = None  # largest error without loss, x0; at most half the spacing of the labels
     boundary: Boundary | None = None  # null: one_sided; cross_entropy has none
     features: Features = "uv_diff"
     label_range: tuple[float, float] | None = None  # null: that of the corpus
@@ -106,9 +106,9 @@ class Regression(ObjectiveSpec):
         before = None if start is None else start.term
         if not self.keep_head or (isinstance(before, Regression) and start and start.has_same_terms and before.head == self.head):
             return None
-        had = "a start without a regression head" if before is None else before.head if isinstance(before, Regression) else before.name
+        found = "a start without a regression head" if before is None else before.head if isinstance(before, Regression) else before.name
         return Mismatch(
-            found="no start" if start is None else had,
+            found="no start" if start is None else found,
             expected=f"a start with {self.head}, by the same objective",
             remedy="Leave keep_head out: training then starts with a new head.",
             where="keep_head",

@@ -160,10 +160,10 @@ def prompts_left_out(folder: Path) -> str:
     if not texts:
         return ""
     if default in texts:
-        return f"sentence-transformers put {brief(texts[default])} before every sentence; sentdist adds none: write it before them."
+        return f"sentence-transformers put {brief(texts[default])} before every sentence; here none is added: write it before them."
     shown = ", ".join(f"{name} {brief(text)}" for name, text in list(texts.items())[:2])
     more = ", …" if len(texts) > 2 else ""
-    return f"it has prompts for sentence-transformers ({shown}{more}); sentdist adds none: write yours before the sentences."
+    return f"it has prompts for sentence-transformers ({shown}{more}); here none is added: write yours before the sentences."
 
 
 def ranks_otherwise(folder: Path) -> str:

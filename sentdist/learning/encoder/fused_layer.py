@@ -128,7 +128,7 @@ def _forward(
 ) -> Tensor | None:
     """Map (1, T, W) to (1, T, W) float32; None if no kernels support it."""
     has_backward = torch.is_grad_enabled()
-    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
+    # Without a derivative the products are the layer's own modules, which packed ones may replace.
     parameters = parts.parameters(layer) if has_backward else parts.norm_parameters(layer)
     kernels = None if segments is None else _supporting_kernels(layer, parts, segments, (hidden_states, *parameters), drophead=drophead)
     if segments is None or kernels is None:

@@ -117,7 +117,7 @@ def _padded_tokens(encoder: SentenceEncoder, sentences: tuple[str, ...]) -> tupl
     return ids, mask
 
 
-def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # a module without types of its own
+def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # an untyped module
     try:
         import onnx  # noqa: F401 - torch's exporter needs both, and fails late without
         import onnxruntime

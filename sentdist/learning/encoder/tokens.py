@@ -234,7 +234,7 @@ class TokenTable:
             read_array(folder / name, expected=expected, remedy=drop_remedy(folder), mapped=True).view(np.ndarray) for name in (IDS, BOUNDS)
         )
         if ids.dtype not in (np.uint16, np.uint32) or bounds.dtype != np.int64 or len(bounds) < 2 or bounds[-1] != len(ids):
-            raise DataError(where=str(folder), found="inconsistent arrays", expected=expected, remedy=drop_remedy(folder))
+            raise DataError(where=str(folder), found="arrays that do not fit together", expected=expected, remedy=drop_remedy(folder))
         return cls(folder=folder, ids=ids, bounds=bounds)
 
     @property

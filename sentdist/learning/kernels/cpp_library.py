@@ -101,7 +101,7 @@ def _private_folder() -> Path:
     if is_at.st_uid != os.getuid():
         raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to your own folder")
     if not stat.S_ISDIR(is_at.st_mode) or is_at.st_mode & 0o022:
-        raise NoKernelsError(f"other users may write into {folder}: chmod 700 it, or remove it")
+        raise NoKernelsError(f"others may write into {folder}: chmod 700 it, or remove it")
     return folder
 
 

@@ -78,7 +78,7 @@ def _launch(
         )  # fmt: skip
 
 
-# Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
+# Numbers that vary by batch: Triton would compile separate kernels for multiples of 16.
 _jit: Any = triton.jit(
     do_not_specialize=["threshold", "num_heads", "reach", "before", "after"], do_not_specialize_on_alignment=["sentences", "seed"]
 )

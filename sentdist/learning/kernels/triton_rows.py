@@ -40,7 +40,7 @@ def row_dropout_factors(seed, row, kept_factor, threshold, BLOCK: tl.constexpr):
     return dropout_factors(bits, kept_factor, threshold)
 
 
-# Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
+# Numbers that vary by batch: Triton would compile separate kernels for multiples of 16.
 jit: Any = triton.jit(
     do_not_specialize=["threshold", "num_rows", "rows_per_program"], do_not_specialize_on_alignment=["seed", "parts", "inverse_std_T"]
 )
