@@ -338,7 +338,7 @@ def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
                 where=f"encoder {folder}/config.json: {name}",
                 found=f"{found!r}, which transformers reads under another name and computes as {value!r}",
                 expected="the architecture of nomic-embed-text-v1",
-                remedy="Use that one or v1.5; if sizes differ, write them under transformers' names: "
+                remedy="Take that one or v1.5; where sizes differ, write them under transformers' names: "
                 + ", ".join(dict.fromkeys(SAME_AS.values()))
                 + ".",
             )
@@ -373,7 +373,7 @@ def why_refused(config: Mapping[str, object]) -> Refusal | None:
         return Refusal("a mobilebert with trigram_input, whose last token reads the padding")
     if family == "big_bird" and config.get("attention_type", "block_sparse") != "original_full":
         return Refusal(
-            "a big_bird with block-sparse attention, which depends on the longest sentence of a batch",
+            "a big_bird with attention in blocks, which depend on the longest sentence of a batch",
             'Write "attention_type": "original_full" into a copy of its config.json; the weights are the same.',
         )
     if family == "xmod" and config.get("default_language") is None:
