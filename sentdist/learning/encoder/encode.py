@@ -104,7 +104,7 @@ def _packs_exactly(matmul_precision: str) -> bool:
 
 _SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: bounds memory, and sorting more gains nothing
 _SENTENCES_WORTH_PACKING = 256  # packing a model's weights takes the time of encoding ten
-# Of a forward. On a CPU 2k to 4k are fastest (more exceeds its cache); 4k of a small model do not fill a GPU.
+# Of a forward. On a CPU 2k to 4k are fastest (more exceeds its cache); a GPU computes 4k of a small model in no time.
 TOKENS_ON_CPU, TOKENS_ON_GPU = 4_096, 32_768
 
 
