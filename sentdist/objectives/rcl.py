@@ -1,4 +1,4 @@
-"""Regularized contrastive learning, Eq. 3 of RCL (Tan, Rolland and Tian 2022, arXiv 2209.13241), the objective of the final encoder."""
+"""Regularized contrastive learning, the objective of the final encoder: RCL's Eq. 3 (Tan, Rolland and Tian 2022, arXiv 2209.13241)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Regulators(ObjectiveSpec):
-    """The regulators of Eq. 3 alone, a term beside any other objective: nats, mean over B, sum over the N entropy encoders and the sides.
+    """The regulators of Eq. 3 alone, beside any other objective: nats, mean over B, sum over the N entropy encoders and the sides.
 
-    A side is a column that stands for what an anchor means: the anchors, and the positives. With P positives an anchor their P sides count
-    as one, by their mean, so that P = 1 gives Eq. 3 less its first term. Hard negatives are not regulated, as in Eq. 3.
+    The sides are the columns that are regulated: anchors and positives. P positives per anchor count as one side, by their mean, so that
+    P = 1 gives Eq. 3 without its first term. Hard negatives are not regulated, as in Eq. 3.
     """
 
     title: ClassVar[str] = "contrastive regulators (of RCL Eq. 3, arXiv 2209.13241)"
@@ -55,10 +55,11 @@ class Regulators(ObjectiveSpec):
 
 
 def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, temperature: float) -> Tensor:
-    """The N regulators of one side in Eq. 3: nats, mean over B, sum over n; 0 for N = 0.
+    """Return the N regulators of one side in Eq. 3: nats, mean over B, sum over n; 0 for N = 0.
 
-    embeddings: (B, D) of this rank. augmented: (N, M, D) of the global batch. The candidates of regulator n are the M embeddings that
-    entropy encoder n gave to the same side: none of another encoder, none of the other side.
+    Shapes: embeddings_BD (B, D) of this rank; augmented_NMD (N, M, D) of the global batch. The candidates of regulator n are the M
+    embeddings
+        of the same side by entropy encoder n: none of another encoder or the other side.
     """
     from torch.nn import functional as F
 
@@ -71,10 +72,9 @@ def regulators(embeddings_BD: Tensor, augmented_NMD: Tensor, *, first_row: int, 
 
 
 def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) -> tuple[Tensor, ...]:
-    """(N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
+    """Return (N, M, D) embeddings by the bank's N encoders, in the bank's type: of the anchors, then of each positive.
 
-    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers those of the others: where the
-    bank lies is each rank's own affair.
+    Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers the others.
     """
     from sentdist.learning.encoder.tokens import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size
@@ -102,8 +102,8 @@ class RCL(ObjectiveSpec):
 
     name: Literal["rcl"] = "rcl"
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
-    # None: that of the main term, as printed. At 0.05 regulators that start from the same encoder are saturated (1e-4 nats) and do nothing.
+    hard_negatives: bool = True  # texts of the third column are candidates, too
+    # null: that of the main term, as printed. At 0.05 regulators starting from the same encoder are saturated (1e-4 nats), without effect.
     regulator_temperature: Temperature | None = None
     regulator_weight: Weight = 1.0
 
@@ -153,14 +153,15 @@ def rcl(
     """Eq. 3:  J_i = Eq. 1 − Σ_n log e^{cos(q_i, A^n_{q_i})} / Σ_k e^{cos(q_i, A^n_{q_k})} − Σ_n log e^{cos(ind_i,
     A^n_{ind_i})} / Σ_k e^{cos(ind_i, A^n_{ind_k})}
 
-    Optimizes: Eq. 1, while each sentence stays close to what the N entropy encoders made of it (2N regulators).
-    Shapes: anchors and positives (B, D) of this rank; candidates as in `info_nce`, hard negatives enter there only; augmented embeddings
-        A^n (N, M, D) of the global batch's anchors and of its positives, constants.
+    Optimizes: Eq. 1, while each sentence stays close to its embeddings by the N entropy encoders (2N regulators).
     Units and reduction: nats, mean over the B anchors, **sum** over the 2N regulators. N = 0 is Eq. 1.
     Range: at or above (2N + 1) floors of Eq. 1 at τ = 1 and without hard negatives: 20.3 at N = 4, M = 64.
     Source: RCL, arXiv 2209.13241, Eq. 3, its first numerator read as ind_i (printed ind_j; Eq. 1 and Eq. 4 agree on ind_i).
         The paper prints neither a temperature nor a weight: `regulator_temperature` = `temperature` and `regulator_weight` = 1 is Eq. 3 as
         printed.
+    Shapes:
+        Anchors and positives (B, D) of this rank; candidates as in `info_nce`, the only place of hard negatives; augmented embeddings
+        A^n (N, M, D) of the global batch's anchors and positives, constants.
     """
     base = info_nce(anchors_BD, candidates_MD, first_row=first_row, temperature=temperature)
     anchor_terms = regulators(anchors_BD, augmented_anchors_NMD, first_row=first_row, temperature=regulator_temperature)

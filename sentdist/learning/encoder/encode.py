@@ -1,4 +1,4 @@
-"""Embedding many sentences quickly: batches of similar length under a token budget, without padding."""
+"""Embed many sentences quickly: batches of similar length under a token budget, packed weights on a CPU."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.precision import LARGEST_FP32_ERROR, autocast, product_error
 from sentdist.learning.prefetch import begin_to_host, made_ahead
 
-_PRODUCT_AND_GELU = {"dense", "intermediate_act_fn"}  # a part that has a norm, too, as RoBERTa-PreLayerNorm's, computes more than these
-_TOKENS_AT_ONCE = 4096  # what the layout is chosen for; others are as right
+_PRODUCT_AND_GELU = {"dense", "intermediate_act_fn"}  # parts with a norm, too, like RoBERTa-PreLayerNorm's, compute more
+_TOKENS_AT_ONCE = 4096  # that the layout is optimized for; it works for any number
 
 
 @contextmanager
 def packed_linears(model: nn.Module, precision: str) -> Iterator[None]:
-    """Let a model's linear layers compute from packed copies of their weights; for inference, with weights that do not change meanwhile.
+    """Let a model's linear layers compute from packed copies of their weights; for inference, with constant weights.
 
     A sixth less time for MiniLM on AMD EPYC, in fp32 and bf16.
-    Layers stay as they are on other devices, where weights are sharded (ZeRO-3),
-    and where this build of torch packs nothing or not exactly. The model's own layers return at the end.
+    Layers are unchanged on other devices, where weights are sharded (ZeRO-3),
+    and where this build of torch does not pack or not exactly. The model's own layers return at the end.
     """
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     kept: list[tuple[nn.Module, str, nn.Module]] = []
@@ -45,7 +45,7 @@ def packed_linears(model: nn.Module, precision: str) -> Iterator[None]:
 
 
 class _PackedLinear(nn.Module):
-    """x Wᵀ + b, through GELU where that is asked for."""
+    """x Wᵀ + b, optionally followed by GELU."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, gelu: bool = False) -> None:
         super().__init__()
@@ -57,15 +57,14 @@ class _PackedLinear(nn.Module):
         self.pointwise: tuple[str, list[float], str] = ("gelu", [], "none") if gelu else ("none", [], "")
 
     def forward(self, states: Tensor) -> Tensor:
-        """(…, inner) to (…, width), in the precision of the packed weights."""
+        """Map (…, inner) to (…, width), in the precision of the packed weights."""
         rounded = states.to(self.dtype).to(self.computed_in)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(rounded, self.packed, self.bias, *self.pointwise)
         return product.to(self.dtype)
 
 
 def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Module, str, _PackedLinear]]:
-    """What takes the place of which child: of a product with its GELU at once,
-    so that a forward in another thread meets the one or the other."""
+    """Yield the replacements of children, a product with its GELU at once, so that a forward in another thread is consistent."""
     for name, child in parent.named_children():
         dense = getattr(child, "dense", None)
         if _is_whole(child):
@@ -77,7 +76,7 @@ def _replacements(parent: nn.Module, dtype: torch.dtype) -> Iterator[tuple[nn.Mo
 
 
 def _is_whole(module: object) -> TypeGuard[nn.Linear]:
-    """Whether it is a linear layer, and nothing derived from one, with all its weights in float32 on this machine's processor."""
+    """Whether it is exactly a linear layer with all its weights in float32 on this machine's processor."""
     if type(module) is not nn.Linear:
         return False
     weight = module.weight
@@ -90,7 +89,7 @@ def _is_exact_gelu(activation: object) -> bool:
 
 @cache
 def _packs_exactly(matmul_precision: str) -> bool:
-    """Whether packed float32 products exist here and are float32 products, under a setting of torch's that may allow others."""
+    """Whether packed float32 products exist here and are exact, under a setting of torch's that may allow others."""
 
     def product(left: Tensor, right: Tensor) -> Tensor:
         result: Tensor = _PackedLinear(right.T.contiguous(), None, torch.float32)(left)
@@ -103,9 +102,9 @@ def _packs_exactly(matmul_precision: str) -> bool:
         return False
 
 
-_SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: memory stays bounded, and sorting has nothing to gain beyond that
+_SENTENCES_AT_ONCE = 16_384  # tokenized and sorted together: bounds memory, and sorting more gains nothing
 _SENTENCES_WORTH_PACKING = 256  # packing a model's weights takes the time of encoding ten
-# Of a forward. On a CPU 2k to 4k are fastest (more falls out of its cache); a GPU computes 4k of a small model in no time.
+# Of a forward. On a CPU 2k to 4k are fastest (more exceeds its cache); a GPU computes 4k of a small model in no time.
 TOKENS_ON_CPU, TOKENS_ON_GPU = 4_096, 32_768
 
 
@@ -122,12 +121,14 @@ def encode(
 ) -> np.ndarray:
     """Return the test-time embeddings (S, D) float32 of S sentences, in their order, not normalized.
 
-    tokens_per_batch: budget of a forward; None: `tokens_at_once` of the encoder's device.
-    precision: fp32 (or tf32, which the process decides, see precision.py), or bf16 for bfloat16 products over the float32 weights.
-    on_progress: is given the number of sentences done, after each forward. on_tokens: is given each part of the sentences with its tokens.
-    behind: tokens at the beginning of each sentence that are not pooled, see `SentenceEncoder.forward`.
-
     A GPU never waits for the host: batches are made in a thread meanwhile, and embeddings are read one forward late.
+
+    Args:
+        tokens_per_batch: budget of a forward; None: `tokens_at_once` of the encoder's device.
+        precision: fp32 (or tf32, which the process sets, see precision.py), or bf16: bfloat16 products over the float32 weights.
+        on_progress: called with the number of sentences done, after each forward.
+        on_tokens: called with each part of the sentences and its tokens.
+        behind: tokens at the beginning of each sentence that are not pooled, see `SentenceEncoder.forward`.
     """
     budget = tokens_at_once(encoder.device) if tokens_per_batch is None else tokens_per_batch
     if budget < 1:
@@ -165,18 +166,18 @@ def encode(
 
 
 def tokens_at_once(device: torch.device) -> int:
-    """Tokens that a forward without gradients is given on such a device."""
+    """Return the default number of tokens of a forward without gradients on this device."""
     return TOKENS_ON_GPU if device.type == "cuda" else TOKENS_ON_CPU
 
 
 def _pinned(tokens: TokenBatch, device: torch.device) -> TokenBatch:
-    """In memory from which that GPU copies by itself; a thread's own device is the first GPU, and pinning would make a context there."""
+    """Pin the tokens for that GPU; a thread's default device is the first GPU, where pinning would create a context."""
     with torch.cuda.device(device):
         return tokens.pinned()
 
 
 def _read_late(forwards: Iterator[tuple[np.ndarray, Tensor]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """What each forward gives, on the host: when the next one is launched, so that a GPU has work while the last is copied and kept."""
+    """Yield each forward's result on the host once the next one is launched, so that a GPU has work during the copy."""
     before: tuple[np.ndarray, Callable[[], np.ndarray]] | None = None
     for rows, embeddings in forwards:
         launched = rows, _to_host(embeddings)
@@ -188,14 +189,13 @@ def _read_late(forwards: Iterator[tuple[np.ndarray, Tensor]]) -> Iterator[tuple[
 
 
 def _to_host(embeddings: Tensor) -> Callable[[], np.ndarray]:
-    """Begin to copy; the call waits for the end of it, and for nothing that was launched since."""
+    """Start the copy; the call waits for this copy only."""
     arrived = begin_to_host(embeddings)
     return lambda: arrived().numpy()
 
 
 def length_sorted(tokens: TokenBatch, *, tokens_per_batch: int) -> Iterator[tuple[np.ndarray, TokenBatch]]:
-    """Cut a TokenBatch into batches of similar length with at most `tokens_per_batch` tokens (one sentence at least),
-    with the rows they hold."""
+    """Cut a TokenBatch into batches of similar length with at most `tokens_per_batch` tokens (at least one sentence), with their rows."""
     lengths = np.asarray(tokens.lengths)
     starts = np.cumsum(lengths) - lengths
     token_ids = tokens.token_ids.numpy()

@@ -1,5 +1,4 @@
-"""MPNet among flat sentences. transformers' code for it knows its own attention alone, which adds to each score a number for the distance
-of the two tokens; here that attention is one that takes flat sentences. Names, parameters and what is exported stay."""
+"""MPNet, T5 and mT5 on flat sentences: replace their attention, which adds a learned number for the distance of two tokens."""
 
 from __future__ import annotations
 
@@ -20,7 +19,7 @@ from sentdist.learning.encoder.flat_attention import Segments, distances_within,
 
 
 def lay_flat(model: Any) -> None:
-    """Let `model` take `segments`, as models do whose attention transformers lets us choose."""
+    """Let an MPNet `model` take `segments`, like models with exchangeable attention in transformers."""
     model.__class__ = MPNetModel
     for layer in model.encoder.layer:
         layer.__class__ = MPNetLayer
@@ -28,7 +27,7 @@ def lay_flat(model: Any) -> None:
 
 
 class MPNetModel(modeling_mpnet.MPNetModel):
-    """transformers' model, whose layers can also be computed again in the backward pass."""
+    """transformers' model, whose layers can also be recomputed in the backward pass."""
 
     supports_gradient_checkpointing = True
 
@@ -48,7 +47,7 @@ class MPNetModel(modeling_mpnet.MPNetModel):
         return BaseModelOutput(last_hidden_state=states, hidden_states=tuple(kept) or None)
 
     def _distances(self, longest: int) -> Tensor:
-        """Of all layers."""
+        """Return the distances of all layers."""
         encoder: Any = self.encoder
         embedding = encoder.relative_attention_bias
         return distances_within(longest, embedding, partial(encoder.relative_position_bucket, num_buckets=embedding.num_embeddings))
@@ -56,7 +55,7 @@ class MPNetModel(modeling_mpnet.MPNetModel):
 
 class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):
     def forward(self, hidden_states: Tensor, *args: Any, segments: Segments | None = None, drophead: float = 0.0, **kwargs: Any) -> Any:
-        """(1, T, W) to (1, T, W) where there are segments."""
+        """Map (1, T, W) to (1, T, W) if there are segments."""
         if segments is None:
             return super().forward(hidden_states, *args, **kwargs)
         parts: tuple[Any, ...] = self.attention, self.intermediate, self.output
@@ -72,9 +71,12 @@ class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):
 
 
 def make_ready(model: Any, *, is_flat: bool) -> None:
-    """One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one
-    probability for both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the
-    backward pass. Names of weights stay. is_flat: let `model` take `segments`."""
+    """Prepare a T5 or mT5 `model`, which takes `segments` if `is_flat`; names of weights are unchanged.
+
+    One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one probability
+    for
+    both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the backward pass.
+    """
     for module in list(model.modules()):
         if isinstance(getattr(module, "act", None), NewGELUActivation):
             module.act = nn.GELU(approximate="tanh")
@@ -88,12 +90,11 @@ def make_ready(model: Any, *, is_flat: bool) -> None:
 
 
 def _attentions(model: nn.Module) -> list[Any]:
-    """The attention of each layer."""
     return [module for module in model.modules() if hasattr(module, "relative_attention_num_buckets")]
 
 
 class _FlatEncoder:
-    """A model whose numbers for the distances of tokens, which the first layer has for all, go with the segments."""
+    """A model that passes the distance numbers, stored in the first layer for all, with the segments."""
 
     def forward(self, *args: Any, segments: Segments, **kwargs: Any) -> BaseModelOutput:
         segments = replace(segments, distances=_distances(self, segments.longest))
@@ -102,7 +103,7 @@ class _FlatEncoder:
 
 
 def _distances(model: Any, longest: int) -> Tensor:
-    """Of all layers, by the first one's table."""
+    """Return the distances of all layers, from the first one's table."""
     first = model.encoder.block[0].layer[0].SelfAttention
     bucket_of = partial(
         first._relative_position_bucket,
@@ -113,7 +114,7 @@ def _distances(model: Any, longest: int) -> Tensor:
 
 class _FlatAttention:
     def compute_bias(self, *_: object, device: torch.device | None = None, **__: object) -> Tensor:
-        """Nothing: for all pairs of a step's tokens it would be as large as their square, and flat attention does not read it."""
+        """Return an empty tensor: flat attention does not read the bias, which would have the square of a step's tokens."""
         return torch.empty(0, device=device)
 
 

@@ -1,4 +1,4 @@
-"""From the token states of sentences, which lie flat, without padding, to their embeddings; and the dense layer of some poolings."""
+"""Pool flat token states into embeddings; dense heads; fast dropout and DropHead masks."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from sentdist.learning.encoder.tokens import TokenBatch
 
 
 class PoolingHead(nn.Module):
-    """The dense layer of a pooling: by default tanh(W x + b), which SimCSE puts on the first token.
+    """The dense layer of a pooling: by default tanh(W x + b), which SimCSE applies to the first token. `width`: of the input.
 
-    width: of what it reads. like: "dense.weight" and, where it has one, "dense.bias" of the layer whose shape it has; None: to the same
-    width, with a bias where `dense` says so.
+    like: "dense.weight" and, if present, "dense.bias" of the layer whose shape it takes; None: the same width, bias as in `dense`.
     """
 
     def __init__(self, width: int, *, initializer_range: float, dense: Dense = TANH, like: Mapping[str, Tensor] | None = None) -> None:
@@ -36,8 +35,9 @@ class PoolingHead(nn.Module):
 def pool(layers: Sequence[Tensor], tokens: TokenBatch, *, pooling: str, training: bool, behind: int = 0) -> Tensor:
     """Pool flat token states (T, D) into embeddings (S, D) float32, before any dense layer.
 
-    layers: what the model calls hidden_states (embeddings first, last layer last), or only the last layer where that is enough; their
-    states may go on behind those of the batch. behind: so many tokens at the beginning of each sentence are left out.
+    layers: the model's hidden_states (embeddings first, last layer last), or only the last layer if that is enough; they may continue after
+    the
+    states of the batch. behind: the first so many tokens of each sentence are left out.
     """
     known = POOLINGS[pooling]
     if not behind:
@@ -62,7 +62,7 @@ def keep_mask(shape: torch.Size | tuple[int, ...], p: float, *, device: torch.de
 
 
 def dropout_factors(values: Tensor, p: float) -> Tensor:
-    """Draw what `values` are multiplied by: 0 with probability `p`, else 1 / (1 - p); same shape and type.
+    """Draw the factors of `values`: 0 with probability `p`, else 1 / (1 - p); same shape and type.
 
     Kept in the type of the values: a product with bool is twice as slow on a CPU, and both passes need one.
     """
@@ -70,7 +70,7 @@ def dropout_factors(values: Tensor, p: float) -> Tensor:
 
 
 def dropout(values: Tensor, p: float) -> Tensor:
-    """Zero each value with probability `p` and scale the rest by 1 / (1 - p): what `nn.functional.dropout` does in training."""
+    """Zero each value with probability `p` and scale the rest by 1 / (1 - p), like `nn.functional.dropout` in training."""
     if p == 0.0:
         return values
     if values.device.type != "cpu":
@@ -86,7 +86,7 @@ class Dropout(nn.Dropout):
 
 
 def replace_dropout(model: nn.Module) -> None:
-    """Let every `nn.Dropout` in `model` draw by `keep_mask`; probabilities and names stay."""
+    """Let every `nn.Dropout` in `model` draw by `keep_mask`; probabilities and names are unchanged."""
     for module in model.modules():
         for name, child in module.named_children():
             if type(child) is nn.Dropout:
@@ -94,11 +94,11 @@ def replace_dropout(model: nn.Module) -> None:
 
 
 def head_scales(num_examples: int, num_heads: int, p: float, *, device: torch.device) -> Tensor:
-    """Draw the DropHead factors (S, H) of one layer: m_h · H / Σ m_h with m_h ~ Bernoulli(1 − p), one mask an example.
+    """Draw the DropHead factors (S, H) of one layer: m_h · H / Σ m_h with m_h ~ Bernoulli(1 − p), one mask per example.
 
-    Source: Zhou et al. 2020, "Scheduled DropHead" (arXiv 2004.13342), with a constant p as named by RCL.
-    An example whose heads are all dropped is drawn again, as 0/0 would follow otherwise; on a GPU by one more draw for all, since to look
-    which those are would be to wait in every layer.
+    Source: Zhou et al. 2020, "Scheduled DropHead" (arXiv 2004.13342), with a constant p as in RCL.
+    Examples whose heads are all dropped are drawn again, since 0/0 would follow; on a GPU by one more draw for all, because finding
+    them would block in every layer.
     """
     kept = torch.empty(num_examples, num_heads, device=device).bernoulli_(1.0 - p)
     if device.type != "cpu" and p > 0.0:
@@ -109,9 +109,10 @@ def head_scales(num_examples: int, num_heads: int, p: float, *, device: torch.de
 
 
 def heads_of_which_one_is_kept(like: Tensor, p: float) -> Tensor:
-    """Draw (S, H) m_h ~ Bernoulli(1 − p) given that some m_h of an example is 1: what drawing again until it is so gives, without looking.
+    """Draw (S, H) m_h ~ Bernoulli(1 − p) given that some m_h of an example is 1: equivalent to rejection sampling, without reading the
+    values.
 
-    First the first head that is kept, P(j) = pʲ (1 − p) / (1 − p^H), by inversion; those before it are dropped, those behind it are free.
+    First the first head that is kept, P(j) = pʲ (1 − p) / (1 − p^H), by inversion; those before it are dropped, those after it are free.
     """
     num_examples, num_heads = like.shape
     shares = torch.rand(num_examples, 1, device=like.device, dtype=like.dtype) * (1.0 - p**num_heads)

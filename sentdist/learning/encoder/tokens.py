@@ -1,4 +1,4 @@
-"""Sentences as a model reads them: all tokens of a step one after another, without padding."""
+"""Tokenize sentences, join the tokens of a step without padding, and store token tables."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_o
 
 
 def inverse(order: np.ndarray) -> np.ndarray:
-    """Of a permutation: in one pass, for each step needs it of all tokens."""
+    """Return the inverse of a permutation in one pass."""
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return back
 
 
 def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """A tensor of the host on `device`, without making the host wait for a GPU, as a copy out of memory that is not pinned would."""
+    """Return a host tensor on `device` without blocking the host, which a copy from memory that is not pinned would do."""
     device = torch.device(device)
     if device.type == "cuda" and not tensor.is_cuda:
         tensor = tensor.pin_memory()
@@ -41,18 +41,12 @@ def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenBatch:
-    """S sentences of T tokens in all.
+    """S sentences of T tokens in total."""
 
-    token_ids: (T,) int64, sentence after sentence, special tokens included.
-    boundaries: (S + 1,) int32 cumulative lengths on the same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`.
-    lengths: the S lengths on the host, so that nobody waits for a device to learn a shape.
-    num_truncated: how many of the sentences were longer than the tokenizer's limit and lost their end.
-    """
-
-    token_ids: Tensor
-    boundaries: Tensor
-    lengths: tuple[int, ...]
-    num_truncated: int = 0
+    token_ids: Tensor  # (T,) int64, sentence after sentence, special tokens included
+    boundaries: Tensor  # (S + 1,) int32, same device; sentence s is `token_ids[boundaries[s]:boundaries[s + 1]]`
+    lengths: tuple[int, ...]  # the S lengths on the host, so that shapes are known without waiting for a device
+    num_truncated: int = 0  # sentences that were longer than the tokenizer's limit and lost their end
 
     @property
     def num_sentences(self) -> int:
@@ -67,7 +61,7 @@ class TokenBatch:
         return max(self.lengths)
 
     def to(self, device: torch.device | str) -> TokenBatch:
-        """Return the batch on `device`; nobody waits for it."""
+        """Return the batch on `device`, without waiting."""
         return replace(self, token_ids=sent_to(self.token_ids, device), boundaries=sent_to(self.boundaries, device))
 
     def pinned(self) -> TokenBatch:
@@ -89,15 +83,17 @@ class TokenBatch:
         )
 
     def places_behind(self, num: int) -> tuple[Tensor, Tensor]:
-        """The places of all tokens but the first `num` of each sentence, and the boundaries (S + 1,) of sentences among them; DataError
-        for a sentence without further tokens."""
+        """Return the places of all tokens except the first `num` of each sentence, and the boundaries (S + 1,) of sentences among them.
+
+        DataError for a sentence without further tokens.
+        """
         lengths_S = np.asarray(self.lengths, dtype=np.int64) - num
         if lengths_S.min() < 1:
             raise DataError(
-                where="pooling behind a prompt",
-                found=f"{num} tokens of prompt and nothing behind them",
+                where="pooling without the prompt",
+                found=f"{num} tokens of prompt and nothing after them",
                 expected="a token of the sentence",
-                remedy="Allow for longer sentences, or shorten the prompt.",
+                remedy="Raise max_length, or shorten the prompt.",
             )
         ends_S = np.cumsum(lengths_S)
         places = np.arange(ends_S[-1]) + np.repeat(num * np.arange(1, len(lengths_S) + 1), lengths_S)
@@ -105,7 +101,7 @@ class TokenBatch:
         return torch.from_numpy(places).to(self.token_ids.device), boundaries.to(self.token_ids.device)
 
     def filled(self, multiple: int) -> TokenBatch:
-        """Return the batch with sentences of no meaning behind its own, none longer than these, so that T is a multiple of `multiple`."""
+        """Return the batch with filler sentences at its end, none longer than its own, so that T is a multiple of `multiple`."""
         missing = -self.num_tokens % multiple
         if not missing:
             return self
@@ -123,16 +119,17 @@ class TokenBatch:
 class Batch:
     """What one rank trains on in one step.
 
-    tokens: C·B sentences, column by column: anchors, positives[, negatives].
-    num_columns: C.
-    first_row: this rank's first row among the M rows of the global batch.
-    sentence_ids: (C, M) ids of the global batch, which are rows of a bank.
-    num_positives: P. Columns 1 … P are positives, the Q = C − 1 − P others hard negatives.
-    labels: (B,) float32, what a pair of this rank is worth; None where rows have no label.
-    relations: (B,) int64, which relation holds between anchor and positive; None where rows have none.
-    augmented: (N, 1 + P, B, D) embeddings of this rank's anchors and positives by the N encoders of a bank, in the bank's type;
-    None where they were not looked up ahead.
-    bank_ids: (1 + P, B) int64, the rows of these in a bank that lies on the device (`DeviceBank`); None where it lies elsewhere.
+    Args:
+        tokens: C·B sentences, column by column: anchors, positives[, negatives].
+        num_columns: C.
+        first_row: this rank's first row among the M rows of the global batch.
+        sentence_ids: (C, M) ids of the global batch, which are rows of a bank.
+        num_positives: P. Columns 1 … P are positives, the Q = C − 1 − P others hard negatives.
+        labels: (B,) float32, of this rank's pairs; None if rows have no label.
+        relations: (B,) int64, the relation between anchor and positive; None if rows have none.
+        augmented: (N, 1 + P, B, D) embeddings of this rank's anchors and positives by the N encoders of a bank, in the bank's type; None if
+            not looked up ahead.
+        bank_ids: (1 + P, B) int64, their rows in a bank on the device (`DeviceBank`); None if it is elsewhere.
     """
 
     tokens: TokenBatch
@@ -162,20 +159,20 @@ class Batch:
 
     @property
     def regulated_ids(self) -> np.ndarray:
-        """(1 + P, B) ids of this rank's anchors and positives, which are what a bank is asked for."""
+        """(1 + P, B) ids of this rank's anchors and positives, for the bank."""
         return self.sentence_ids[: 1 + self.num_positives, self.first_row : self.first_row + self.num_rows]
 
     def to(self, device: torch.device | str) -> Batch:
-        """Return the batch with all but its tokens on `device`: these go there when they are encoded."""
+        """Return the batch with all but its tokens on `device`; tokens move when they are encoded."""
         return self._with(self.tokens, lambda tensor: tensor.to(device, non_blocking=True))
 
     @property
     def beside_tokens(self) -> tuple[Tensor, ...]:
-        """What `to` moves."""
+        """The tensors that `to` moves."""
         return tuple(tensor for tensor in (self.labels, self.relations, self.augmented, self.bank_ids) if tensor is not None)
 
     def left_on_host(self) -> Batch:
-        """Return the batch without what `to` moves."""
+        """Return the batch without the tensors that `to` moves."""
         return replace(self, labels=None, relations=None, augmented=None, bank_ids=None)
 
     def pinned(self) -> Batch:
@@ -197,7 +194,7 @@ class Batch:
 
 
 def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: int = 0) -> TokenBatch:
-    """Join the token ids of S sentences into one TokenBatch on the host; a sentence without a token is a DataError."""
+    """Join the token ids of S sentences into one TokenBatch on the host; DataError for a sentence without a token."""
     if not token_ids:
         raise DataError(where="collate", found="no sentences", expected="at least one", remedy="Drop empty batches before training.")
     lengths = tuple(len(sentence) for sentence in token_ids)
@@ -205,7 +202,7 @@ def collate(token_ids: Sequence[Sequence[int] | np.ndarray], *, num_truncated: i
         raise DataError(
             where="collate",
             found=f"no token in sentence {lengths.index(0)} of the batch",
-            expected="at least one token a sentence",
+            expected="at least one token per sentence",
             remedy="Drop empty sentences from the corpus.",
         )
     flat = np.concatenate([np.asarray(sentence, dtype=np.int64) for sentence in token_ids])
@@ -223,7 +220,7 @@ BOUNDS = "bounds.npy"  # (S + 1,) int64: sentence s is ids[bounds[s]:bounds[s + 
 
 @dataclass(frozen=True, kw_only=True)
 class TokenTable:
-    """S sentences as a tokenizer reads them. Both arrays are views of mapped files: processes of a host share their pages."""
+    """S tokenized sentences. Both arrays are views of mapped files: the processes of a host share their pages."""
 
     folder: Path
     ids: np.ndarray
@@ -231,7 +228,7 @@ class TokenTable:
 
     @classmethod
     def open(cls, folder: Path) -> TokenTable:
-        """Map the files of `merge_shards`; DataError when they are damaged."""
+        """Map the files of `merge_shards`; DataError if they are damaged."""
         expected = f"a table of tokens ({IDS}, {BOUNDS})"
         ids, bounds = (
             read_array(folder / name, expected=expected, remedy=drop_remedy(folder), mapped=True).view(np.ndarray) for name in (IDS, BOUNDS)
@@ -245,8 +242,9 @@ class TokenTable:
         return len(self.bounds) - 1
 
     def batch(self, sentence_ids: np.ndarray) -> TokenBatch:
-        """The tokens of sentences (any shape, read in order), on the host: what the tokenizer gives for them. How many were truncated is
-        not known here. DataError for an id outside the table."""
+        """Return the tokens of sentences (any shape, read in order) on the host, not the number of truncated ones; DataError for an unknown
+        id.
+        """
         wanted = np.asarray(sentence_ids, dtype=np.int64).ravel()
         if wanted.min() < 0 or wanted.max() >= self.num_sentences:
             raise DataError(
@@ -267,7 +265,7 @@ class TokenTable:
 
 
 def write_shard(file: IO[bytes], token_ids: Sequence[Sequence[int]], *, num_truncated: int) -> None:
-    """Write some sentences, for `merge_shards`."""
+    """Write the tokens of some sentences, for `merge_shards`."""
     lengths = np.fromiter(map(len, token_ids), dtype=np.int64, count=len(token_ids))
     flat = np.fromiter((token for sentence in token_ids for token in sentence), dtype=np.uint32, count=int(lengths.sum()))
     np.savez(file, ids=flat, lengths=lengths, num_truncated=np.array(num_truncated))
@@ -284,7 +282,7 @@ class TableFacts:
 
 
 def merge_shards(folder: Path, shards: Sequence[Path]) -> TableFacts:
-    """Make the two files in `folder` from shards in the order of their sentences. Memory holds one shard."""
+    """Write the two files of a table into `folder` from shards in the order of their sentences. Memory holds one shard."""
     sizes, largest, longest, num_truncated = [], 0, 0, 0
     for path in shards:
         with np.load(path) as shard:
@@ -312,9 +310,9 @@ __all__ = ["Tokenizer", "token_ids", "tokenizer_digest"]
 
 
 def token_ids(tokenizer: Tokenizer, sentences: Sequence[str], *, max_length: int, first: int = 0) -> tuple[list[list[int]], int]:
-    """The token ids of each sentence, special ones included, at most `max_length`; and how many sentences lost their end.
+    """Return the token ids of each sentence, special ones included, at most `max_length`, and the number of truncated sentences.
 
-    first: index of the first sentence, for errors, which count from 1. DataError for a sentence without a visible character.
+    DataError for a sentence without a visible character, numbered from `first` + 1.
     """
     for index, sentence in enumerate(sentences):
         if not sentence.strip():
@@ -331,7 +329,7 @@ def token_ids(tokenizer: Tokenizer, sentences: Sequence[str], *, max_length: int
 
 
 def tokenizer_digest(tokenizer: Tokenizer) -> str:
-    """`sha256:…` of all that the ids of a sentence depend on beside its length: rules, vocabulary, and the library that applies them.
+    """Return `sha256:…` of all that token ids depend on except the maximum length: rules, vocabulary, and the library's version.
 
     Equal for a checkpoint and for an encoder that was trained from it and saved.
     """
@@ -356,13 +354,13 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 class UnknownWords:
-    """Counts sentences of which some tokens are unknown and no other holds a letter or digit. first: the first of them; "": none."""
+    """Counts sentences with unknown tokens in which no other token holds a letter or digit. first: the first of them; "": none."""
 
     def __init__(self) -> None:
         self.num_sentences, self.first = 0, ""
 
     def count(self, tokenizer: PreTrainedTokenizerBase, tokens: TokenBatch, sentences: Sequence[str], *, behind: int = 0) -> None:
-        """Look at the tokens of these sentences. behind: so many tokens at the beginning of each, those of a prompt."""
+        """Count among these sentences, without the first `behind` tokens of each, those of a prompt."""
         if tokenizer.unk_token_id is None or not tokens.num_sentences:
             return
         ids, starts = tokens.token_ids.numpy(), tokens.boundaries.numpy()[:-1]
@@ -378,12 +376,12 @@ class UnknownWords:
             self.num_sentences += len(found)
 
     def add(self, others: UnknownWords) -> None:
-        """Count those of sentences that come after these."""
+        """Add the counts of later sentences."""
         self.first = self.first or others.first
         self.num_sentences += others.num_sentences
 
     def taken(self) -> UnknownWords:
-        """Those so far; what is counted from now on starts over."""
+        """Return the counts so far and reset them."""
         taken = UnknownWords()
         taken.add(self)
         self.num_sentences, self.first = 0, ""
@@ -396,13 +394,13 @@ def _is_word(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
     vocabulary = tokenizer.get_vocab()
     is_word = np.zeros(max(vocabulary.values()) + 1, dtype=bool)
     for token, number in vocabulary.items():
-        is_word[number] = any(letter.isalnum() for letter in token)
+        is_word[number] = any(character.isalnum() for character in token)
     is_word[[number for number in tokenizer.all_special_ids if number is not None]] = False
     return is_word
 
 
 def tokens_of_prompt(tokenizer: Tokenizer, prompt: str) -> int:
-    """Tokens before those of the sentence, that which opens it among them; 0 without a prompt."""
+    """Return the number of tokens before those of the sentence, the opening one included; 0 without a prompt."""
     if not prompt:
         return 0
     ids: list[int] = tokenizer(prompt)["input_ids"]
@@ -410,18 +408,17 @@ def tokens_of_prompt(tokenizer: Tokenizer, prompt: str) -> int:
 
 
 def check_room(prompt: str, num_tokens: int, *, longest: int, checkpoint: str) -> None:
-    """EncoderError for a prompt of so many tokens that leaves none for a sentence of `longest` tokens: all embeddings would be alike."""
+    """Raise EncoderError for a prompt that leaves no room for a sentence within `longest` tokens: all embeddings would be alike."""
     if num_tokens + 1 >= longest:  # a special token closes most sentences
         raise EncoderError(
             where=f"encoder {checkpoint}",
             found=f"the prompt {brief(prompt)} of {num_tokens} tokens",
             expected=f"one that leaves room for a sentence within {longest} tokens",
-            remedy="Shorten it, or allow for longer sentences.",
+            remedy="Shorten it, or raise max_length.",
         )
 
 
 def tokens_not_pooled(num_tokens: int, *, folder: Path, pooling: str, checkpoint: str) -> int:
-    """Those of a prompt of so many tokens, where the folder has them left out of the pooling that it declares; else 0.
-    checkpoint: as it was named."""
+    """Return `num_tokens` of the prompt if the folder excludes it from the declared pooling; else 0. checkpoint: as the user named it."""
     is_left_out = num_tokens and pooling == declared_pooling(folder) and leaves_prompt_out(folder, checkpoint)
     return num_tokens if is_left_out else 0
