@@ -360,7 +360,7 @@ class References:
         if not self.keys:
             return ""
         values = f"value{'s' if len(self.keys) > 1 else ''}"
-        said = f"Each row is compared with {self.title} at the same {values} of {_names(self.keys)}, rows of {self.title} with no row."
+        said = f"Each row is compared with {self.title} at the same {values} of {_names(self.keys)}, rows of {self.title} with none."
         return f"{said} {self.apart}".rstrip()
 
     @property
@@ -369,7 +369,7 @@ class References:
         if not self.elsewhere:
             return ""
         compared = "Not compared" if self.first is None else f"Compared with {self.first}"
-        return f"{compared}, because no row has the same values: {listed(self.elsewhere)}."
+        return f"{compared}, for want of a row at the same values: {listed(self.elsewhere)}."
 
 
 def references(systems: Sequence[SystemRows], baseline: str | None, grid: GridBaseline | None) -> References:

@@ -278,7 +278,7 @@ def _caption(cosines: Mapping[str, np.ndarray], topics: Sequence[str] | None) ->
     if not (same & pairs).any():
         return said
     gaps = {model: values[same & pairs].mean() - values[~same & pairs].mean() for model, values in cosines.items()}
-    return f"{said} Mean cosine within topics minus between topics: {', '.join(f'{model} {gap:.2f}' for model, gap in gaps.items())}."
+    return f"{said} Mean cosine within topics less between topics: {', '.join(f'{model} {gap:.2f}' for model, gap in gaps.items())}."
 
 
 def _borders(topics: Sequence[str] | None) -> list[float]:

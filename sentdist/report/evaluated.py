@@ -124,7 +124,7 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
     """
     known = {task: measure for task, measure in tasks.items() if all(one.scores[task] is not None for one in both)}
     if not known:
-        lacking = f"no task with scores of both encoders: {'; '.join(_reasons(tasks, both))}"
+        lacking = f"no score of both: {'; '.join(_reasons(tasks, both))}"
         raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name other tasks with --tasks.")
     rows = [_row(label, one, known) for label, one in zip(labels, both, strict=True)]
     have_one = len({measure.name for measure in known.values()}) == 1

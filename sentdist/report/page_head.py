@@ -222,7 +222,7 @@ def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     others = [name for name in scored if name != (untouched or scored)[0]]
     return (
         f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
-        "the command again; it rebuilds nothing, and the report gets the tests."
+        "the command again; it rebuilds nothing, and the report has the tests."
     )
 
 

@@ -126,7 +126,7 @@ def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], ba
 
 
 def _styles(sweep: SweepRecord, systems: Sequence[str]) -> SystemStyles:
-    """One style per cell for all figures: in the order of the sweep, as in MLflow; with more cells than colours, those in `systems` first."""
+    """One style per cell for all figures: in the order of the sweep, as in MLflow; if colours are too few, `systems` come first."""
     cells = list(dict.fromkeys(trial.cell for trial in sweep.trials))
     return styles_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 

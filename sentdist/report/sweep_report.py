@@ -185,7 +185,7 @@ def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, .
     cells = challengers(scored.sweep, scored.records)
     speaks, choice = scored, []
     if fresh is not None and len(cells) > 1 and rows and rows[0].label == cells[0].label:
-        speaks, choice = fresh, [f"The settings were chosen on dev; these scores are from fresh seeds ({fresh.sweep.name})."]
+        speaks, choice = fresh, [f"The settings were chosen on dev; these scores are of fresh seeds ({fresh.sweep.name})."]
     elif any(sum(cell.trials[0].method == row.method for cell in cells) > 1 for row in rows):
         choice = [
             "The settings were chosen on dev with the same seeds, which favours them; `confirm_seeds: N` in the recipe adds new seeds."
