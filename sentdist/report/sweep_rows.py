@@ -179,7 +179,7 @@ def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[st
         if not all(done):
             yield (
                 cell,
-                f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or are still running",
+                f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run",
             )
 
 

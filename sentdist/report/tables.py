@@ -317,9 +317,7 @@ def _notes(
             "No ± and no interval: all seeds score alike there; such a row cannot be tested, and is bold where it equals the best."
         )
     if 1 in seeds:
-        notes.append(
-            "One seed: what other seeds would give is not known, and intervals and p of those rows are about these encoders alone."
-        )
+        notes.append("One seed: what other seeds would give is not known, and intervals and p of its rows are about these encoders alone.")
     notes += statistics.remarks
     if is_leaked:
         notes.append(
