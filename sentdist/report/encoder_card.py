@@ -120,7 +120,7 @@ def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[s
             where=record.place,
             found=f"a {record.kind}",
             expected="the key of a training",
-            remedy="`sentdist models` lists the keys of trainings.",
+            remedy="`sentdist models` lists them.",
         )
     all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
     train = restored(record.key, all_records)
@@ -219,9 +219,7 @@ def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
 def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, str]]:
     stage = restored(corpus.key, known)
     is_own = isinstance(stage, CorpusStage) and any(source.own is not None for source in stage.sources)
-    counted = (
-        COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}
-    )  # dropped when the file was read
+    counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # dropped on reading
     counts = [
         (title, f"{value:,}" if isinstance(value := corpus.results[name], int) else str(value))
         for name, title in counted.items()
