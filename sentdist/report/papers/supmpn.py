@@ -95,7 +95,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
         number="A1",
         base="None",
         recipes={"": "rayjobs/recipes/papers/supmpn_tablea1.yaml", "PP": "rayjobs/recipes/options/paraphrases.yaml"},
-        caption="Replacements of missing positives, BERT-base",
+        caption="What takes the place of missing positives, BERT-base",
         columns=STS_COLUMNS,
         rows=(
             PaperRow(label="None", scores=(75.96, 84.96, 80.61, 85.63, 81.69, 84.90, 80.72, 82.07)),
