@@ -44,7 +44,7 @@ def measure_geometry(embeddings_SD: ArrayLike, *, positive_rows: ArrayLike | Non
 
 
 def alignment(embeddings1_PD: ArrayLike, embeddings2_PD: ArrayLike) -> float:
-    """Return the mean ‖f(x) − f(x⁺)‖² over P positive pairs of normalised embeddings, in [0, 4], less is better (Wang & Isola 2020, α = 2)."""
+    """Return the mean ‖f(x) − f(x⁺)‖² over P positive pairs of normalised embeddings, in [0, 4], less is better (Wang & Isola 2020)."""
     first_PD = normalized(checked_embeddings(embeddings1_PD, where="alignment"))
     second_PD = normalized(checked_embeddings(embeddings2_PD, where="alignment"))
     if first_PD.shape != second_PD.shape:

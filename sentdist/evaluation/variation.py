@@ -2,7 +2,7 @@
 
 Model of the score of system k with seed s: mean + effect of the seed + effect of the training + effect of the items.
 
-* **Seeds.** Rows that ran with the same seeds are paired by them: the effect that a seed has on all of them (same order, same start) cancels in a
+* **Seeds.** Rows that ran with the same seeds are paired by them: a seed's effect on all of them (same order, same start) cancels in a
   difference (two-way layout, seeds as blocks). The variance of trainings is that of the residuals. Three seeds estimate a variance badly,
   so each row's variance is shrunk towards the others' by as much as they agree (Smyth 2004, moderated t), with a weight limited by the
   number of rows minus 3.
@@ -208,7 +208,7 @@ class Column:
         return np.array([len(self.entries[row].scores) for row in rows], dtype=np.float64)
 
     def _fit_items(self) -> None:
-        """(K, K) covariance of the rows' means over items: `given` for these encoders, summed over tasks; `beyond` without seeds × items."""
+        """(K, K) covariance of the rows' means over items: `given` for these encoders, summed over tasks; `beyond`: less seeds × items."""
         num = len(self.entries)
         self._of_tasks = np.zeros((self._tasks.num, num, num))
         self._given, self._beyond = np.zeros((num, num)), np.zeros((num, num))
