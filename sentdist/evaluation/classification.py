@@ -114,11 +114,9 @@ def split_rows(
     unseen = sorted(set(gold_S[parts["test"]]) - set(gold_S[parts["train"]]))
     if unseen:
         raise DataError(
-            where=where,
-            found=f"test rows labelled {str(unseen[0])!r}",
-            expected="labels that training rows have",
+            where=where, found=f"test rows labelled {str(unseen[0])!r}", expected="labels that training rows have",
             remedy="Correct the splits.",
-        )
+        )  # fmt: skip
     return parts
 
 
@@ -180,12 +178,9 @@ def classification_score(
     order = np.argsort(rows_T, kind="stable")
     return ClassificationScore(
         accuracy=100.0 * float(np.mean(gold_T == predicted_T)),
-        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 and is_binary else None,
-        rows=rows_T[order],
-        gold=gold_T[order],
-        predicted=predicted_T[order],
-        penalties=tuple(penalties),
-    )
+        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 and is_binary else None, rows=rows_T[order],
+        gold=gold_T[order], predicted=predicted_T[order], penalties=tuple(penalties),
+    )  # fmt: skip
 
 
 def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
@@ -194,11 +189,9 @@ def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> t
     gold = np.asarray(labels, dtype=np.str_)
     if len(gold) != len(features):
         raise DataError(
-            where=where,
-            found=f"{len(features)} embeddings and {len(gold)} labels",
-            expected="one label a row",
+            where=where, found=f"{len(features)} embeddings and {len(gold)} labels", expected="one label a row",
             remedy="Complete the labels.",
-        )
+        )  # fmt: skip
     if len(np.unique(gold)) < 2:
         raise DataError(
             where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs classes to distinguish."
@@ -252,11 +245,9 @@ def score_clusters(embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs:
     num_labels = len(set(labels))
     if len(labels) != len(unit_SD) or num_labels < 2:
         raise DataError(
-            where=where,
-            found=f"{len(labels)} labels, {num_labels} of them different, for {len(unit_SD)} embeddings",
-            expected="a label for each, at least two different",
-            remedy="Complete the labels.",
-        )
+            where=where, found=f"{len(labels)} labels, {num_labels} of them different, for {len(unit_SD)} embeddings",
+            expected="a label for each, at least two different", remedy="Complete the labels.",
+        )  # fmt: skip
     if len(np.unique(np.round(unit_SD, DECIMALS), axis=0)) < num_labels:
         return ClusteringScore(v_measure=None, of_runs=(), clusters=np.zeros(len(unit_SD), dtype=np.int64))
     from sklearn.cluster import KMeans  # scikit-learn takes a second to import

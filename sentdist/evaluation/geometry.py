@@ -34,13 +34,9 @@ def measure_geometry(embeddings_SD: ArrayLike, *, positive_rows: ArrayLike | Non
     values_D = singular_values(checked_SD)
     return Geometry(
         alignment=alignment(checked_SD[pairs_P2[:, 0]], checked_SD[pairs_P2[:, 1]]) if len(pairs_P2) else None,
-        uniformity=uniformity(checked_SD),
-        mean_cosine=mean_cosine(checked_SD),
-        effective_rank=effective_rank(values_D),
-        singular_values=values_D,
-        num_sentences=len(checked_SD),
-        num_positive_pairs=len(pairs_P2),
-    )
+        uniformity=uniformity(checked_SD), mean_cosine=mean_cosine(checked_SD), effective_rank=effective_rank(values_D),
+        singular_values=values_D, num_sentences=len(checked_SD), num_positive_pairs=len(pairs_P2),
+    )  # fmt: skip
 
 
 def alignment(embeddings1_PD: ArrayLike, embeddings2_PD: ArrayLike) -> float:
@@ -49,11 +45,9 @@ def alignment(embeddings1_PD: ArrayLike, embeddings2_PD: ArrayLike) -> float:
     second_PD = normalized(checked_embeddings(embeddings2_PD, where="alignment"))
     if first_PD.shape != second_PD.shape:
         raise DataError(
-            where="alignment",
-            found=f"embeddings of shapes {first_PD.shape} and {second_PD.shape}",
-            expected="two of one shape",
+            where="alignment", found=f"embeddings of shapes {first_PD.shape} and {second_PD.shape}", expected="two of one shape",
             remedy="Give row p of both the two sentences of pair p.",
-        )
+        )  # fmt: skip
     return float(np.mean(np.sum((first_PD - second_PD) ** 2, axis=1)))
 
 
@@ -176,11 +170,9 @@ def rcl_terms(queries_MD: ArrayLike, indices_MD: ArrayLike, augmented_queries_NM
     banks = [[_unit(one, "a bank") for one in np.asarray(bank)] for bank in (augmented_queries_NMD, augmented_indices_NMD)]
     if any(one.shape != queries.shape for one in (indices, *banks[0], *banks[1])) or len(banks[0]) != len(banks[1]):
         raise DataError(
-            where="RCL's terms",
-            found=f"embeddings of shapes {queries.shape}, {indices.shape} and {np.shape(augmented_queries_NMD)}",
-            expected="the same rows and width everywhere",
-            remedy="Embed the same rows with encoders of one width.",
-        )
+            where="RCL's terms", found=f"embeddings of shapes {queries.shape}, {indices.shape} and {np.shape(augmented_queries_NMD)}",
+            expected="the same rows and width everywhere", remedy="Embed the same rows with encoders of one width.",
+        )  # fmt: skip
     return RclTerms(
         pairs=_term(queries, indices),
         queries=_sum([_term(queries, one) for one in banks[0]]),

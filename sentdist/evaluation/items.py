@@ -52,7 +52,7 @@ def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]
 
 
 def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Return contributions to average precision × 100 over pairs with labels 0 and 1 (both must occur), equal similarities taken together."""
+    """Return contributions to average precision × 100 over pairs with labels 0 and 1 (both must occur), ties taken together."""
     labels_I = np.asarray(labels, dtype=np.float64)
     _, place, size = np.unique(-np.asarray(similarities, dtype=np.float64), return_inverse=True, return_counts=True)
     positive = np.bincount(place, weights=labels_I)
@@ -273,14 +273,11 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
     added, identity = found
     size = len(added)
     return Items(
-        contributions=added,
-        weights=strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
+        contributions=added, weights=strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
         parts=np.unique(columns[STRATUM], return_inverse=True)[1] if STRATUM in columns else np.zeros(size, dtype=np.intp),
-        groups=columns.get(GROUP, np.arange(size)),
-        identity=identity,
-        shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
+        groups=columns.get(GROUP, np.arange(size)), identity=identity, shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
         has_groups=GROUP in columns,
-    )
+    )  # fmt: skip
 
 
 def why_undefined(columns: Columns) -> str:
@@ -350,11 +347,9 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
         return of_f1(columns["predicted"] == positive, columns["label"] == positive), columns["label"]
     if measure not in columns:
         raise DataError(
-            where=where,
-            found=f"columns {sorted(columns)}",
-            expected=f'"similarity" and "score", or "{measure}"',
+            where=where, found=f"columns {sorted(columns)}", expected=f'"similarity" and "score", or "{measure}"',
             remedy="Score this encoder again with this version of the project.",
-        )
+        )  # fmt: skip
     named = next((name for name in ("query_id", "row", "label") if name in columns), None)
     added = of_strata(columns[measure], columns[STRATUM]) if STRATUM in columns else of_mean(columns[measure])
     return added, np.arange(len(columns[measure])) if named is None else columns[named]

@@ -291,13 +291,9 @@ def _mean_accuracies(
 ) -> NDArray[np.float64]:
     """(F, P) for each run of `num_folds` folds and each penalty the mean dev accuracy × 100, to two decimals, as SentEval compares them."""
     models = trained_side_by_side(
-        features_SD,
-        gold_S,
-        train=[train for train, _ in folds for _ in PENALTIES],
-        dev=[held for _, held in folds for _ in PENALTIES],
-        penalties=PENALTIES * len(folds),
-        seed=seed,
-    )
+        features_SD, gold_S, train=[train for train, _ in folds for _ in PENALTIES], dev=[held for _, held in folds for _ in PENALTIES],
+        penalties=PENALTIES * len(folds), seed=seed,
+    )  # fmt: skip
     means = models.dev_accuracies.reshape(-1, num_folds, len(PENALTIES)).mean(axis=1)
     return np.asarray(np.round(100 * means, 2), dtype=np.float64)
 
@@ -389,11 +385,9 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
     truth_SV = shares_SV[test][:, used_V]
     mean_V = shares_SV[train][:, used_V].mean(axis=0)
     return DistributionProbe(
-        cross_entropy=_cross_entropy(truth_SV, logs_SV[:, used_V]),
-        floor=_cross_entropy(truth_SV, np.log(mean_V)),
-        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))),
-        num_test=len(test),
-    )
+        cross_entropy=_cross_entropy(truth_SV, logs_SV[:, used_V]), floor=_cross_entropy(truth_SV, np.log(mean_V)),
+        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))), num_test=len(test),
+    )  # fmt: skip
 
 
 def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) -> RegressionProbe:

@@ -56,9 +56,10 @@ def search(queries_QD: ArrayLike, documents: ArrayLike | Iterable[NDArray[np.flo
 class NearestDocuments:
     """The best documents so far of Q queries; memory is O(Q · depth) and the tile at hand.
 
-    Cosines are computed in float64 and rounded to six decimals; ties keep corpus order, on every machine and for every tiling. Tiles are multiplied in float32, and only documents that could be among the best within its rounding error are
-    computed in float64. That error has a bound (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §3.1): a product of
-    vectors of D numbers and length 1 is off by at most D · 2⁻²⁴ to first order, in whatever order it is summed; a length by half of it.
+    Cosines are computed in float64 and rounded to six decimals; ties keep corpus order, on every machine and for every tiling. Tiles are
+    multiplied in float32, and only documents that could be among the best within its rounding error are computed in float64. That error
+    has a bound (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., §3.1): a product of vectors of D numbers and length 1 is
+    off by at most D · 2⁻²⁴ to first order, in any order of summation; a length by half of it.
     """
 
     def __init__(self, queries_QD: ArrayLike, *, depth: int, first_row: int = 0) -> None:
@@ -93,11 +94,9 @@ class NearestDocuments:
         where = f"documents from row {self._next_row}"
         if tile.ndim == 2 and tile.shape[1] != self.width:
             raise DataError(
-                where="documents",
-                found=f"width {tile.shape[1]}",
-                expected=f"width {self.width}, as the queries have",
+                where="documents", found=f"width {tile.shape[1]}", expected=f"width {self.width}, as the queries have",
                 remedy="Encode queries and documents with the same encoder.",
-            )
+            )  # fmt: skip
         rough_RD, inverse_R = _scaled(tile, where)
         for first in range(0, len(self._hits_Qk), QUERIES_PER_BLOCK):
             block = slice(first, first + QUERIES_PER_BLOCK)

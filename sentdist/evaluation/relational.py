@@ -43,11 +43,9 @@ def relation_weights(
     weights_K = np.array([weights.get(name, 0.0) for name in names], dtype=np.float64)
     if not weights_K.any():
         raise DataError(
-            where=f"{where}: weights",
-            found="no weight above 0",
-            expected="at least one",
+            where=f"{where}: weights", found="no weight above 0", expected="at least one",
             remedy="The paper: entailment 1, duplicate-question 0.5.",
-        )
+        )  # fmt: skip
     return weights_K / weights_K.sum() if normalize else weights_K
 
 
@@ -163,11 +161,9 @@ def _checked(embeddings_SD: ArrayLike, relations_KD: ArrayLike, where: str) -> t
         )
     if not np.isfinite(vectors_KD).all():
         raise DataError(
-            where=where,
-            found="relations that are not finite",
-            expected="finite numbers",
+            where=where, found="relations that are not finite", expected="finite numbers",
             remedy="Look at the training loss: it has diverged.",
-        )
+        )  # fmt: skip
     return checked_SD, vectors_KD
 
 
@@ -233,14 +229,9 @@ def score_links(
     _check(heads, tails_unit, tail_T, relation_T, known_P2, vectors, names, where)
     heads_unit = normalized(checked_embeddings(heads + vectors[relation_T], where=f"{where}: heads shifted by their relation"))
     return rank_links(
-        lambda rows: heads_unit[rows] @ tails_unit.T,
-        num_tails=len(tails_unit),
-        tail=tail_T,
-        relation=relation_T,
-        names=names,
-        known=known_P2,
-        pool=pool,
-    )
+        lambda rows: heads_unit[rows] @ tails_unit.T, num_tails=len(tails_unit), tail=tail_T, relation=relation_T, names=names,
+        known=known_P2, pool=pool,
+    )  # fmt: skip
 
 
 def rank_links(
@@ -277,11 +268,9 @@ def rank_links(
 
 def _score(name: str, ranks_T: NDArray[np.float64], counts_T: NDArray[np.float64]) -> LinkScore:
     return LinkScore(
-        name=name,
-        num_candidates=float(counts_T.mean()),
-        mrr=100.0 * float((1.0 / ranks_T).mean()),
+        name=name, num_candidates=float(counts_T.mean()), mrr=100.0 * float((1.0 / ranks_T).mean()),
         hits={most: 100.0 * float((ranks_T <= most).mean()) for most in HITS},
-    )
+    )  # fmt: skip
 
 
 def _check(

@@ -116,11 +116,9 @@ def score_ranking(
     judged = judgements_of(query_ids, document_ids, qrels, unranked=unranked, where=where)
     if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
         raise DataError(
-            where=where,
-            found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
-            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id",
-            remedy="Give embeddings in the order of the ids.",
-        )
+            where=where, found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
+            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id", remedy="Give embeddings in the order of the ids.",
+        )  # fmt: skip
     num_ranked = ranking.documents.shape[1]
     row_of = {document: row for row, document in enumerate(document_ids)}
     rows_of_query = []
@@ -132,13 +130,9 @@ def score_ranking(
         rows_of_query.append(_measures(found, list(grades.values()), recall_at))
     per_query = {name: np.array([100.0 * row[name] for row in rows_of_query]) for name in rows_of_query[0]}
     return RetrievalScore(
-        measures={name: float(values.mean()) for name, values in per_query.items()},
-        per_query=per_query,
-        query_ids=tuple(query_ids),
-        num_documents=len(document_ids),
-        depth=num_ranked,
-        is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
-    )
+        measures={name: float(values.mean()) for name, values in per_query.items()}, per_query=per_query, query_ids=tuple(query_ids),
+        num_documents=len(document_ids), depth=num_ranked, is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
+    )  # fmt: skip
 
 
 def _measures(found: Mapping[int, int], grades: Sequence[int], recall_at: Sequence[int]) -> dict[str, float]:
@@ -174,11 +168,9 @@ def judgements_of(
     for kind, ids in (("query", query_ids), ("document", document_ids)):
         if len(set(ids)) != len(ids) or not len(ids):
             raise DataError(
-                where=f"{where}: {kind} ids",
-                found=f"{len(ids)} ids, {len(set(ids))} of them different",
-                expected="at least one, all different",
-                remedy=f"Drop the {kind} rows that repeat an id.",
-            )
+                where=f"{where}: {kind} ids", found=f"{len(ids)} ids, {len(set(ids))} of them different",
+                expected="at least one, all different", remedy=f"Drop the {kind} rows that repeat an id.",
+            )  # fmt: skip
     judged = {query: dict(qrels.get(query, {})) for query in query_ids}
     without = [query for query, grades in judged.items() if not any(grade > 0 for grade in grades.values())]
     if without:
@@ -192,11 +184,9 @@ def judgements_of(
     unknown = sorted(set(itertools.chain.from_iterable(judged.values())) - known)
     if unknown:
         raise DataError(
-            where=f"{where}: qrels",
-            found=f"{len(unknown)} documents that the corpus does not have, first {unknown[0]!r}",
-            expected="ids of the corpus",
-            remedy="Check that corpus and qrels belong to the same release.",
-        )
+            where=f"{where}: qrels", found=f"{len(unknown)} documents that the corpus does not have, first {unknown[0]!r}",
+            expected="ids of the corpus", remedy="Check that corpus and qrels belong to the same release.",
+        )  # fmt: skip
     return judged
 
 
@@ -229,11 +219,9 @@ def score_candidates(
     scores_R = np.asarray(scores, dtype=np.float64)
     if scores_R.shape != (len(query_ids),) or not np.isfinite(scores_R).all():
         raise DataError(
-            where=where,
-            found=f"scores of shape {scores_R.shape}, {int((~np.isfinite(scores_R)).sum())} of them not finite",
-            expected=f"a finite score for each of {len(query_ids)} rows",
-            remedy="Check the encoder.",
-        )
+            where=where, found=f"scores of shape {scores_R.shape}, {int((~np.isfinite(scores_R)).sum())} of them not finite",
+            expected=f"a finite score for each of {len(query_ids)} rows", remedy="Check the encoder.",
+        )  # fmt: skip
     rows_of: dict[str, list[int]] = {}
     for row, query in enumerate(query_ids):
         rows_of.setdefault(query, []).append(row)

@@ -147,7 +147,7 @@ COSTS = 160  # at which the best so far is computed: more than a figure shows
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BestByCost:
-    """Best score so far (points) at each of C costs, over orders of the trials: `middle` is the median, `low` and `high` the quantiles BAND.
+    """Best score so far (points) at each of C costs, over orders of the trials: `middle` is the median, `low` and `high` those of BAND.
 
     -inf if at that quantile there is no score yet.
     """
@@ -190,7 +190,7 @@ def best_quantiles(scores: Sequence[float] | Floats, quantiles: Sequence[float] 
 def chance_of_more(
     ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats, num: int, *, are_all: tuple[bool, bool] = (False, False)
 ) -> float:
-    """Return the probability that the best of `num` of our trials beats the best of `num` of theirs, drawn with replacement; ties count half.
+    """Return the probability that the best of `num` of our trials beats that of theirs, drawn with replacement; ties count half.
 
     Args:
         are_all: whether ours, and theirs, are all possible trials; each is then drawn once.
@@ -261,8 +261,8 @@ def _unusable(found: str, expected: str) -> DataError:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimism:
-    """Dev score of a chosen trial, mean dev score of its settings with fresh seeds, and 95 % interval of their difference (Student; None for
-    one seed), in points."""
+    """Dev score of a chosen trial, mean dev score of its settings with fresh seeds, and 95 % interval of their difference (None for one
+    seed), in points."""
 
     chosen_by: float
     fresh: float

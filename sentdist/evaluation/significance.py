@@ -5,8 +5,8 @@ scores of a column vary; differences are tested against it:
 
 * **Many rows.** Marks use p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
   common baseline and common items give them (max-t; Westfall & Young 1993). Intervals are simultaneous ones of the same distribution: 0 is
-  outside exactly where p over the table is below 5 %. Which rows may be the best is the model confidence set (Hansen, Lunde & Nason 2011): rows
-  are removed until the remaining ones cannot be distinguished.
+  outside exactly where p over the table is below 5 %. Which rows may be the best is the model confidence set (Hansen, Lunde & Nason 2011):
+  rows are removed until the remaining ones cannot be distinguished.
 * **Other tasks.** An average over tasks is about these tasks. `over_tasks` treats them as a random sample of tasks.
 """
 
@@ -230,11 +230,9 @@ def summarize(scores: Sequence[float]) -> Summary:
     values = np.asarray(scores, dtype=np.float64)
     if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
         raise DataError(
-            where="scores over seeds",
-            found=f"{values.tolist()}",
-            expected="at least one finite score",
+            where="scores over seeds", found=f"{values.tolist()}", expected="at least one finite score",
             remedy="Leave out runs that have no score, and say so.",
-        )
+        )  # fmt: skip
     mean = float(values.mean())
     if len(values) < 2:
         return Summary(mean=mean, sd=None, low=None, high=None, num_seeds=len(values))

@@ -21,11 +21,9 @@ def checked_embeddings(embeddings: ArrayLike, *, where: str) -> NDArray[np.float
     checked_SD = np.asarray(embeddings, dtype=np.float64)
     if checked_SD.ndim != 2 or 0 in checked_SD.shape:
         raise DataError(
-            where=where,
-            found=f"an array of shape {checked_SD.shape}",
-            expected="embeddings of shape (sentences, width), neither of them 0",
-            remedy="Encode a non-empty list of sentences.",
-        )
+            where=where, found=f"an array of shape {checked_SD.shape}",
+            expected="embeddings of shape (sentences, width), neither of them 0", remedy="Encode a non-empty list of sentences.",
+        )  # fmt: skip
     finite_S = np.all(np.isfinite(checked_SD), axis=1)
     if not finite_S.all():
         raise DataError(
@@ -37,11 +35,9 @@ def checked_embeddings(embeddings: ArrayLike, *, where: str) -> NDArray[np.float
     lengths_S = np.linalg.norm(checked_SD, axis=1)
     if not lengths_S.all():
         raise DataError(
-            where=where,
-            found=f"an embedding of length 0 in row {int(np.argmin(lengths_S))}",
-            expected="embeddings that are not zero",
+            where=where, found=f"an embedding of length 0 in row {int(np.argmin(lengths_S))}", expected="embeddings that are not zero",
             remedy="The cosine of a zero vector is undefined; check how the encoder handles that sentence.",
-        )
+        )  # fmt: skip
     return checked_SD
 
 
@@ -56,11 +52,9 @@ def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, wher
     second_SD = checked_embeddings(embeddings2_SD, where=f"{where}: sentence2")
     if first_SD.shape != second_SD.shape:
         raise DataError(
-            where=where,
-            found=f"embeddings of shapes {first_SD.shape} and {second_SD.shape}",
-            expected="one embedding of each sentence of a pair, of one width",
-            remedy="Encode both columns with the same encoder.",
-        )
+            where=where, found=f"embeddings of shapes {first_SD.shape} and {second_SD.shape}",
+            expected="one embedding of each sentence of a pair, of one width", remedy="Encode both columns with the same encoder.",
+        )  # fmt: skip
     return np.clip(np.vecdot(normalized(first_SD), normalized(second_SD)), -1.0, 1.0)
 
 
@@ -115,11 +109,9 @@ def score_paraphrases(similarities: ArrayLike, labels: Sequence[str] | ArrayLike
     labels_P = np.asarray([int(text) for text in texts], dtype=np.int64)
     is_defined = 0 < labels_P.sum() < len(labels_P) and float(np.ptp(similarities_P)) > COSINE_RESOLUTION
     return ParaphraseScore(
-        ap=100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None,
-        share=100.0 * float(labels_P.mean()),
-        similarities=similarities_P,
-        labels=labels_P,
-    )
+        ap=100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None, share=100.0 * float(labels_P.mean()),
+        similarities=similarities_P, labels=labels_P,
+    )  # fmt: skip
 
 
 def mean_of_all(values: Iterable[float | None], weights: Sequence[float] | None = None) -> float | None:
@@ -164,12 +156,7 @@ class StsScore:
 
 
 def score_similarities(
-    similarities: ArrayLike,
-    scores: ArrayLike,
-    subsets: Sequence[str],
-    aggregation: Aggregation = "all",
-    *,
-    where: str = "STS",
+    similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str], aggregation: Aggregation = "all", *, where: str = "STS"
 ) -> StsScore:
     """Score S similarities against S gold scores; no regressor (SimCSE's rule, arXiv 2104.08821 §6).
 
@@ -202,15 +189,9 @@ def score_similarities(
         case _:
             assert_never(aggregation)
     return StsScore(
-        spearman=rank,
-        pearson=linear,
-        aggregation=aggregation,
-        num_pairs=len(gold_S),
-        subsets=tuple(parts),
-        subset_names=tuple(subsets),
-        similarities=similarities_S,
-        gold=gold_S,
-    )
+        spearman=rank, pearson=linear, aggregation=aggregation, num_pairs=len(gold_S), subsets=tuple(parts), subset_names=tuple(subsets),
+        similarities=similarities_S, gold=gold_S,
+    )  # fmt: skip
 
 
 def jaccard_scores(sentences1: Sequence[str], sentences2: Sequence[str]) -> NDArray[np.float64]:
@@ -229,16 +210,12 @@ def _check(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64], sub
         )
     if not similarities_S.shape == gold_S.shape == (len(subsets),) or not len(subsets):
         raise DataError(
-            where=where,
-            found=f"{similarities_S.shape} similarities, {gold_S.shape} gold scores, {len(subsets)} subset names",
-            expected="one of each for every pair, and at least one pair",
-            remedy="Check that the task's file was read whole.",
-        )
+            where=where, found=f"{similarities_S.shape} similarities, {gold_S.shape} gold scores, {len(subsets)} subset names",
+            expected="one of each for every pair, and at least one pair", remedy="Check that the task's file was read whole.",
+        )  # fmt: skip
     for name, values_S in (("similarities", similarities_S), ("gold scores", gold_S)):
         if not np.isfinite(values_S).all():
             raise DataError(
-                where=where,
-                found=f"{int((~np.isfinite(values_S)).sum())} {name} that are NaN or infinite",
-                expected="finite numbers",
+                where=where, found=f"{int((~np.isfinite(values_S)).sum())} {name} that are NaN or infinite", expected="finite numbers",
                 remedy="Pairs without a gold score must be left out when the task is read.",
-            )
+            )  # fmt: skip

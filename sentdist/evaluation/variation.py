@@ -377,15 +377,11 @@ def _check(entries: Sequence[Entry], num_groups: int) -> None:
         num_runs = max(1, len(entry.seeds))
         if entry.scores.shape != (num_runs,) or not np.isfinite(entry.scores).all():
             raise DataError(
-                where=f"scores of {entry.label!r}",
-                found=f"{entry.scores.tolist()} for {len(entry.seeds)} seeds",
-                expected="a finite score a seed",
-                remedy="Leave out runs that have no score, and say so.",
-            )
+                where=f"scores of {entry.label!r}", found=f"{entry.scores.tolist()} for {len(entry.seeds)} seeds",
+                expected="a finite score a seed", remedy="Leave out runs that have no score, and say so.",
+            )  # fmt: skip
         if entry.contributions is not None and entry.contributions.shape != (num_runs, num_groups):
             raise DataError(
-                where=f"items of {entry.label!r}",
-                found=f"contributions of shape {entry.contributions.shape}",
-                expected=f"{num_runs} runs, {num_groups} groups of one test set",
-                remedy="Compare encoders on one version of one task.",
-            )
+                where=f"items of {entry.label!r}", found=f"contributions of shape {entry.contributions.shape}",
+                expected=f"{num_runs} runs, {num_groups} groups of one test set", remedy="Compare encoders on one version of one task.",
+            )  # fmt: skip

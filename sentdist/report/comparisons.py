@@ -182,13 +182,9 @@ def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
         return None
     items = first[1]
     return _TaskItems(
-        of_run=of_run,
-        shared=shared,
-        weights=items.group_weights(),
-        strata=items.strata,
-        num_items=len(items.weights),
+        of_run=of_run, shared=shared, weights=items.group_weights(), strata=items.strata, num_items=len(items.weights),
         has_groups=items.has_groups,
-    )
+    )  # fmt: skip
 
 
 def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items]) -> None:
@@ -388,14 +384,10 @@ def references(systems: Sequence[SystemRows], baseline: str | None, grid: GridBa
     others = [system.label for system in systems if system.method != grid.method]
     found = {label: reference for label in others if (reference := of.get(label, baseline)) is not None}
     return References(
-        of=found,
-        chosen={label: best for label, best in _chosen(systems, grid).items() if found.get(label) != best},
-        baselines=frozenset(cell.label for cell in cells),
-        title=grid.title,
-        keys=tuple(cells[0].params),
-        first=baseline,
+        of=found, chosen={label: best for label, best in _chosen(systems, grid).items() if found.get(label) != best},
+        baselines=frozenset(cell.label for cell in cells), title=grid.title, keys=tuple(cells[0].params), first=baseline,
         elsewhere=tuple(label for label in others if label not in of),
-    )
+    )  # fmt: skip
 
 
 def _at_equal_points(systems: Sequence[SystemRows], method: str) -> dict[str, str]:

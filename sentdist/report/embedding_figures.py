@@ -249,12 +249,9 @@ def similarity_maps(embeddings: Mapping[str, np.ndarray], sentences: Sequence[st
             if row < column
         ]
         return save(
-            figure,
-            name="similarity",
-            caption=_caption(cosines, topics),
-            header=["model", "sentence1", "sentence2", "cosine"],
+            figure, name="similarity", caption=_caption(cosines, topics), header=["model", "sentence1", "sentence2", "cosine"],
             records=records,
-        )
+        )  # fmt: skip
 
 
 def _cosines(model: str, values: np.ndarray, num_sentences: int) -> np.ndarray:

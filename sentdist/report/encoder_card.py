@@ -117,20 +117,15 @@ def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[s
     """The training as a stage, and all records of its store."""
     if record.kind != "train":
         raise StoreError(
-            where=record.place,
-            found=f"a {record.kind}",
-            expected="the key of a training",
-            remedy="`sentdist models` lists them.",
-        )
+            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them.",
+        )  # fmt: skip
     all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
     train = restored(record.key, all_records)
     if not isinstance(train, Train):
         raise StoreError(
-            where=record.place,
-            found="a training of another version of sentdist",
-            expected="fields that this one knows",
+            where=record.place, found="a training of another version of sentdist", expected="fields that this one knows",
             remedy="Make the card with the version that trained it.",
-        )
+        )  # fmt: skip
     return train, all_records
 
 
@@ -201,14 +196,11 @@ def _scores(store: ArtifactStore, train: Train, encoder: Train | EncoderSpec, kn
         for task, value in values.items():
             interval = columns.interval(task, IT)
             by_task[task] = _Score(
-                task=task,
-                measure=measures[task].title,
-                value=value,
+                task=task, measure=measures[task].title, value=value,
                 interval="–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-                untouched=None if of_base is None else as_number(of_base.record.results.get(task)),
-                size=columns.sizes.get(task, (0, 0))[0],
+                untouched=None if of_base is None else as_number(of_base.record.results.get(task)), size=columns.sizes.get(task, (0, 0))[0],
                 has_chosen=task in chosen,
-            )
+            )  # fmt: skip
     return list(by_task.values())
 
 

@@ -89,11 +89,7 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
         return save(figure, name="regulators", caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
 
 
-def heat_map(
-    cells: Mapping[tuple[str, str], Sequence[float]],
-    *,
-    unit: str,
-) -> Drawing:
+def heat_map(cells: Mapping[tuple[str, str], Sequence[float]], *, unit: str) -> Drawing:
     """Draw the mean score and sd over seeds of every (row, column) of a grid; the best cell is framed."""
     check_drawable(cells, "heat map")
     rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
@@ -266,12 +262,7 @@ HEADER = ("difference", "low", "high", "p over table", "speaks of")
 
 
 def forest_plot(
-    differences: Mapping[str, Difference],
-    *,
-    baseline: str,
-    unit: str,
-    against: Mapping[str, str] = NONE,
-    apart: str = "",
+    differences: Mapping[str, Difference], *, baseline: str, unit: str, against: Mapping[str, str] = NONE, apart: str = ""
 ) -> Drawing:
     """Draw a line per system: its difference from the baseline with the 95 % interval; filled if p < 0.05 over the table.
 
@@ -411,14 +402,9 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
         axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
     axes.set_xlim(span)
     axes.scatter(
-        [difference.difference for _, difference in drawn],
-        [place for place, _ in drawn],
-        s=size**2,
-        c=[INK if difference.is_significant else "white" for _, difference in drawn],
-        edgecolors=INK,
-        linewidths=size / 4.4,
-        zorder=3,
-    )
+        [difference.difference for _, difference in drawn], [place for place, _ in drawn], s=size**2,
+        c=[INK if difference.is_significant else "white" for _, difference in drawn], edgecolors=INK, linewidths=size / 4.4, zorder=3,
+    )  # fmt: skip
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)

@@ -192,11 +192,7 @@ def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, syst
 
 
 def weight_curves(
-    scores: Mapping[str, Mapping[float, Sequence[float]]],
-    *,
-    relation: str,
-    name: str,
-    styles: SystemStyles | None = None,
+    scores: Mapping[str, Mapping[float, Sequence[float]]], *, relation: str, name: str, styles: SystemStyles | None = None
 ) -> Drawing:
     """Draw the score against the weight of one relation: a line per system, mean ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
     check_drawable([curve for curve in scores.values() if curve], "weight curves")
@@ -337,12 +333,7 @@ def _means(rows: Sequence[ResultRow]) -> dict[str, Summary]:
     return {task: summarize(np.array(scores, dtype=float).tolist()) for task, scores in values.items() if scores and None not in scores}
 
 
-TITLES = {
-    "translated_relu": "Translated ReLU",
-    "smooth_k2": "Smooth K2",
-    "l1": "L1",
-    "mse": "MSE",
-}
+TITLES = {"translated_relu": "Translated ReLU", "smooth_k2": "Smooth K2", "l1": "L1", "mse": "MSE"}
 
 
 @dataclass(frozen=True, kw_only=True)

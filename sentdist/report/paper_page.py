@@ -95,12 +95,9 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     num_ours = sum(row.kind == "ours" for table in tables for row in table.rows)
     num_printed = sum(len(table.printed.rows) for table in tables)
     page = PaperPage(
-        title=tables_of(name).title,
-        lead=(f"{num_ours} rows of ours under {num_printed} printed rows. {NOTE}",),
-        note=NOTE,
-        facts={"store": store.shown},
-        tables=tables,
-    )
+        title=tables_of(name).title, lead=(f"{num_ours} rows of ours under {num_printed} printed rows. {NOTE}",), note=NOTE,
+        facts={"store": store.shown}, tables=tables,
+    )  # fmt: skip
     return Report(
         name=f"paper-{name}",
         lead="\n".join(page.lead),

@@ -89,11 +89,9 @@ class PaperTable:
             if row.label == label:
                 return row
         raise DataError(
-            where=f"{self.paper}, Table {self.number}",
-            found=repr(label),
-            expected=f"one of {[row.label for row in self.rows]}",
+            where=f"{self.paper}, Table {self.number}", found=repr(label), expected=f"one of {[row.label for row in self.rows]}",
             remedy="Match our rows to the labels of the paper.",
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,11 +137,9 @@ def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str,
     shared = paper.columns_in(table.columns)
     if not shared:
         raise DataError(
-            where=f"{paper.paper}, Table {paper.number}",
-            found=f"our columns {list(table.columns)}",
-            expected=f"some of {list(paper.columns)}",
-            remedy="Call our columns as the paper does.",
-        )
+            where=f"{paper.paper}, Table {paper.number}", found=f"our columns {list(table.columns)}",
+            expected=f"some of {list(paper.columns)}", remedy="Call our columns as the paper does.",
+        )  # fmt: skip
     places = [paper.columns.index(column) for column in shared]
     paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
     our_columns = list(shared.values())
@@ -171,11 +167,9 @@ def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float
     line = next((line for line in table.lines if line.label == label), None)
     if line is None:
         raise DataError(
-            where=f"table {table.title!r}",
-            found=repr(label),
-            expected=f"one of {[line.label for line in table.lines]}",
+            where=f"table {table.title!r}", found=repr(label), expected=f"one of {[line.label for line in table.lines]}",
             remedy="Use the labels of our table.",
-        )
+        )  # fmt: skip
     return [summary.mean if (summary := line.cells[column].summary) else None for column in columns]
 
 

@@ -103,11 +103,9 @@ def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
         first = members[0]
         if any((row.method, dict(row.params), row.is_fixed) != (first.method, dict(first.params), first.is_fixed) for row in members):
             raise DataError(
-                where=f"report: rows of {label!r}",
-                found="rows that differ in method, parameters or is_fixed",
-                expected="one label for one system",
-                remedy="Put what differs into the label.",
-            )
+                where=f"report: rows of {label!r}", found="rows that differ in method, parameters or is_fixed",
+                expected="one label for one system", remedy="Put what differs into the label.",
+            )  # fmt: skip
         seeds = sorted(row.seed for row in members)
         if len(set(seeds)) != len(seeds) or (first.is_fixed and len(seeds) > 1):
             raise DataError(

@@ -154,12 +154,9 @@ def _picked(trial: TrialRecord, records: Mapping[str, Record]) -> Iterator[_Pick
         return
     test_task, test = scored_on_test(train.selection, scores.tasks, records[trial.key].results)
     yield _Picked(
-        dev_task=train.selection.name,
-        dev=dev,
-        test_task=test_task,
-        test=test,
+        dev_task=train.selection.name, dev=dev, test_task=test_task, test=test,
         chose_and_scored=chosen_and_scored(train.selection, scores.tasks),
-    )
+    )  # fmt: skip
 
 
 def scored_on_test(selection: Selection, tasks: Sequence[ScoredTask], results: Mapping[str, Json]) -> tuple[str | None, float | None]:

@@ -201,14 +201,9 @@ def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
     part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
     used = citations.cite(part.works)
     page = SweepPage(
-        title=record.name,
-        lead=part.lead,
-        facts=part.facts,
-        first=part.first,
-        details=part.rest,
-        recipe=recipe_text(record.recipe),
+        title=record.name, lead=part.lead, facts=part.facts, first=part.first, details=part.rest, recipe=recipe_text(record.recipe),
         citations=tuple(used),
-    )
+    )  # fmt: skip
     return _report(page, {**part.files, "citations.bib": citations.to_bibtex(used)})
 
 
@@ -223,12 +218,7 @@ def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
 
 
 def result_tables(
-    sweep: SweepRecord,
-    scored: SweepRows,
-    leaks: SweepLeaks,
-    *,
-    baseline: str | None = None,
-    grid: GridBaseline | None = None,
+    sweep: SweepRecord, scored: SweepRows, leaks: SweepLeaks, *, baseline: str | None = None, grid: GridBaseline | None = None
 ) -> Iterator[ResultTable]:
     """Yield the tables of scores of a sweep.
 
@@ -239,12 +229,9 @@ def result_tables(
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     for one in table_rows(scored):
         yield build_table(
-            one,
-            baseline=_present(baseline, one.rows) if one.is_compared else None,
-            grid=grid if one.is_compared else None,
-            exploratory=scored.exploratory,
-            leaked=leaks.of_columns(one.columns, one.task_of),
-        )
+            one, baseline=_present(baseline, one.rows) if one.is_compared else None, grid=grid if one.is_compared else None,
+            exploratory=scored.exploratory, leaked=leaks.of_columns(one.columns, one.task_of),
+        )  # fmt: skip
 
 
 def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:

@@ -138,14 +138,11 @@ def sweep_rows(sweep: SweepRecord, store: ArtifactStore, records: dict[str, Reco
     of_useb = [(result, _useb_row(result, store, records)) for result in results if has_useb([task.name for task in result.scores.tasks])]
     return SweepRows(
         kinds=[one for kind in kinds for one in of_kind(kind) if one.rows],
-        facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()},
-        useb=[row for _, row in of_useb],
+        facts={cell: cell_facts(trial, records) for cell, trial in first_of_cell.items()}, useb=[row for _, row in of_useb],
         useb_by_relation=[_by_one_relation(row, name, result.results) for result, row in of_useb for name in relations_of(result.results)],
-        curves=[curve for result in results for curve in _curves(result, store, records)],
-        tasks=tasks,
-        unfinished=[trial for trial in sweep.trials if trial.key not in scores],
-        exploratory=dict(_incomplete(sweep, scores)),
-    )
+        curves=[curve for result in results for curve in _curves(result, store, records)], tasks=tasks,
+        unfinished=[trial for trial in sweep.trials if trial.key not in scores], exploratory=dict(_incomplete(sweep, scores)),
+    )  # fmt: skip
 
 
 def table_rows(scored: SweepRows) -> Iterator[TableRows]:
@@ -177,10 +174,7 @@ def _incomplete(sweep: SweepRecord, scores: Container[str]) -> Iterator[tuple[st
     for cell, trials in sweep.cells.items():
         done = [trial.key in scores for trial in trials]
         if not all(done):
-            yield (
-                cell,
-                f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run",
-            )
+            yield (cell, f"{cell} has scores of {sum(done)} of its {len(done)} trials; the others were stopped early, failed or still run")
 
 
 def _main_scores(tasks: list[str]) -> dict[str, tuple[str, str]]:
@@ -237,10 +231,6 @@ def _curves(one: SeedResults, store: ArtifactStore, records: dict[str, Record]) 
     scores = [point for point in points if point.get("dev_score") is not None]
     if losses:
         yield LearningCurve(
-            label=one.cell,
-            seed=one.seed,
-            steps=[point["step"] for point in losses],
-            losses=[point["loss"] for point in losses],
-            dev_steps=[point["step"] for point in scores],
-            dev_scores=[point["dev_score"] for point in scores],
-        )
+            label=one.cell, seed=one.seed, steps=[point["step"] for point in losses], losses=[point["loss"] for point in losses],
+            dev_steps=[point["step"] for point in scores], dev_scores=[point["dev_score"] for point in scores],
+        )  # fmt: skip

@@ -188,17 +188,11 @@ def build_table(
     to_baseline, to_chosen = _to_references(systems, rows_of, statistics, tasks)
     to_preceding = compare(systems, in_order, statistics, relation="preceding", tasks=tasks)
     made = ResultTable(
-        title=given.title,
-        unit=given.measure.unit,
-        columns=columns,
-        lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})),
-        baseline=baseline,
-        references=rows_of,
-        comparisons=(*to_baseline, *to_chosen, *to_preceding),
-        notes=(),
-        num_items=statistics.num_items,
+        title=given.title, unit=given.measure.unit, columns=columns,
+        lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})), baseline=baseline,
+        references=rows_of, comparisons=(*to_baseline, *to_chosen, *to_preceding), notes=(), num_items=statistics.num_items,
         of_task=given.of_task,
-    )
+    )  # fmt: skip
     return replace(made, notes=tuple(_notes(given, systems, statistics, rows_of, num_tests=made.num_tests, is_leaked=bool(leaked))))
 
 

@@ -96,8 +96,6 @@ def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
 
 
 TABLES = PaperTables(
-    title="SimCSE with auxiliary tasks (poster, Florida State University)",
-    tables=AUXILIARY_TABLES,
-    facts=auxiliary_facts,
+    title="SimCSE with auxiliary tasks (poster, Florida State University)", tables=AUXILIARY_TABLES, facts=auxiliary_facts,
     matches=auxiliary_matches,
-)
+)  # fmt: skip

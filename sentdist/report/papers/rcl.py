@@ -232,11 +232,6 @@ def _row(number: str, facts: RclFacts) -> str | None:
 
 
 TABLES = PaperTables(
-    title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)",
-    tables=PAPER_TABLES,
-    facts=lambda cell: cell,
-    matches=rcl_matches,
-    compared=rcl_compared,
-    further=faq_tables,
-    regulators=PAPER_REGULATORS,
-)
+    title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)", tables=PAPER_TABLES, facts=lambda cell: cell,
+    matches=rcl_matches, compared=rcl_compared, further=faq_tables, regulators=PAPER_REGULATORS,
+)  # fmt: skip

@@ -311,15 +311,11 @@ def relational_facts(cell: CellFacts) -> RelationalFacts | None:
     if isinstance(train.objective, RSE) and train.objective.phi:
         return None
     return RelationalFacts(
-        relations=corpus.relation_names,
-        is_modelled=isinstance(train.objective, RSE),
+        relations=corpus.relation_names, is_modelled=isinstance(train.objective, RSE),
         is_scored=scoring is not None and {name: weight for name, weight in scoring.by_name.items() if weight} == _PAPER_WEIGHTS,
-        best_alone=scoring is not None and scoring.combine == "best",
-        pooling=train.encoder.pooling,
-        hard_negatives=train.objective.hard_negatives,
-        temperature=train.objective.temperature,
-        checkpoint=train.encoder.checkpoint,
-    )
+        best_alone=scoring is not None and scoring.combine == "best", pooling=train.encoder.pooling,
+        hard_negatives=train.objective.hard_negatives, temperature=train.objective.temperature, checkpoint=train.encoder.checkpoint,
+    )  # fmt: skip
 
 
 def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping[str, CellFacts]) -> Iterator[FurtherTable]:
@@ -347,11 +343,6 @@ def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
 
 
 TABLES = PaperTables(
-    title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)",
-    tables=RSE_TABLES,
-    facts=relational_facts,
-    matches=rse_matches,
-    compared=rse_compared,
-    further=link_tables,
-    links=PAPER_LINKS,
-)
+    title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)", tables=RSE_TABLES, facts=relational_facts,
+    matches=rse_matches, compared=rse_compared, further=link_tables, links=PAPER_LINKS,
+)  # fmt: skip

@@ -52,8 +52,6 @@ def simcse_matches(rows: Mapping[str, str | None]) -> dict[str, dict[str, str]]:
 
 
 TABLES = PaperTables(
-    title="SimCSE: Simple Contrastive Learning of Sentence Embeddings (arXiv 2104.08821)",
-    tables=SIMCSE_TABLES,
-    facts=simcse_row,
+    title="SimCSE: Simple Contrastive Learning of Sentence Embeddings (arXiv 2104.08821)", tables=SIMCSE_TABLES, facts=simcse_row,
     matches=simcse_matches,
-)
+)  # fmt: skip

@@ -299,22 +299,13 @@ def _regression(train: Train) -> RegressionFacts | None:
         return None
     parts = corpus.parts if isinstance(corpus, GradedCorpus) else ()
     return RegressionFacts(
-        loss=objective.loss,
-        boundary=str(objective.boundary),
-        features=objective.features,
-        slope=objective.slope,
-        threshold=objective.threshold,
-        goes_on=train.start is not None,
-        is_filtered=isinstance(corpus, GradedCorpus) and bool(corpus.without),
-        checkpoint=encoder.checkpoint,
-        pooling=encoder.pooling,
-        is_pretrained=_is_whole(encoder),
-        head_alone=train.training.freeze_encoder,
-        start=_regression(train.start) if isinstance(train.start, Train) else None,
-        keeps_head=objective.keep_head,
-        sources=tuple(part.source for part in parts),
-        is_nli=bool(parts) and all(part.scale == "nli" for part in parts),
-    )
+        loss=objective.loss, boundary=str(objective.boundary), features=objective.features, slope=objective.slope,
+        threshold=objective.threshold, goes_on=train.start is not None,
+        is_filtered=isinstance(corpus, GradedCorpus) and bool(corpus.without), checkpoint=encoder.checkpoint, pooling=encoder.pooling,
+        is_pretrained=_is_whole(encoder), head_alone=train.training.freeze_encoder,
+        start=_regression(train.start) if isinstance(train.start, Train) else None, keeps_head=objective.keep_head,
+        sources=tuple(part.source for part in parts), is_nli=bool(parts) and all(part.scale == "nli" for part in parts),
+    )  # fmt: skip
 
 
 def _is_whole(encoder: EncoderSpec) -> bool:

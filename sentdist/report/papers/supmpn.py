@@ -167,8 +167,6 @@ def premise_facts(cell: CellFacts) -> PremiseFacts | None:
 
 
 TABLES = PaperTables(
-    title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)",
-    tables=SUPMPN_TABLES,
-    facts=premise_facts,
+    title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)", tables=SUPMPN_TABLES, facts=premise_facts,
     matches=supmpn_matches,
-)
+)  # fmt: skip
