@@ -105,7 +105,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         links: name -> URL of pages of the tracker on the same sweep.
 
     Raises:
-        StoreError: no such sweep, or none of its trials is finished.
+        StoreError: unknown sweep, or no finished trial.
     """
     search_record = find_search(store, name)
     if search_record is not None and name not in sweep_names(store):
