@@ -1,4 +1,4 @@
-"""What the kept items of a task say of its score: what each adds, which belong together, and which test set they are."""
+"""Read the kept items of a task: contribution of each to the score, groups of dependent items, identity of the test set."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from sentdist.errors import DataError, counted
 
 
 def of_mean(values: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to a mean over items: accuracy, or MAP, nDCG and reciprocal rank over queries; values × 100 already."""
+    """Return contributions to a mean over items (accuracy, MAP, nDCG …); values are × 100 already."""
     values_I = np.asarray(values, dtype=np.float64)
     return (values_I - values_I.mean()) / len(values_I)
 
 
 def of_strata(values: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to a mean over strata of the means over their items; values × 100 already."""
+    """Return contributions to a mean over strata of the means over their items; values are × 100 already."""
     values_I = np.asarray(values, dtype=np.float64)
     _, place, size = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     means = np.bincount(place, weights=values_I) / size
@@ -33,15 +33,15 @@ def of_strata(values: ArrayLike, strata: ArrayLike) -> NDArray[np.float64]:
 
 
 def strata_weights(strata: ArrayLike) -> NDArray[np.float64]:
-    """(I,) the share of each item in such a mean."""
+    """Return the (I,) share of each item in a mean over strata."""
     _, place, size = np.unique(np.asarray(strata), return_inverse=True, return_counts=True)
     return np.asarray(1.0 / (len(size) * size[place]), dtype=np.float64)
 
 
 def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to Spearman's correlation × 100, ties at their mean rank; both lists must have a spread.
+    """Return contributions to Spearman's correlation × 100, ties at their mean rank; both lists must have a spread.
 
-    An item weighs in Pearson's formula, and it moves the ranks of all that stand above it: with ranks u, v in units of their spread,
+    An item counts in Pearson's formula and moves the ranks of all items above it: with ranks u, v in units of their spread,
     uᵢvᵢ − ρ(uᵢ² + vᵢ²)/2, and for either list the sum of (v − ρu) over the items above i, half of those beside it.
     """
     first, second = _Ranks(np.asarray(similarities, dtype=np.float64)), _Ranks(np.asarray(gold, dtype=np.float64))
@@ -52,8 +52,7 @@ def of_spearman(similarities: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]
 
 
 def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to average precision × 100 over pairs with labels 0 and 1, pairs of one similarity taken together. Both labels must be
-    there."""
+    """Return contributions to average precision × 100 over pairs with labels 0 and 1 (both must occur), ties taken together."""
     labels_I = np.asarray(labels, dtype=np.float64)
     _, place, size = np.unique(-np.asarray(similarities, dtype=np.float64), return_inverse=True, return_counts=True)
     positive = np.bincount(place, weights=labels_I)
@@ -66,19 +65,18 @@ def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[
 
 
 def of_f1(predicted: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to F1 × 100, from what was said to be positive and what is; something must be positive in either."""
+    """Return contributions to F1 × 100, from predicted and gold positives; there must be at least one of either."""
     said, true = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
     both, either = said * true, (said + true) / 2  # F1 = Σ both / Σ either
     return 100.0 * (both - either * both.sum() / either.sum()) / either.sum()
 
 
 def of_v_measure(clusters: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Contributions to the V-measure × 100 of clusters against labels, at least two of both. The clusters of the other items
-    stay as they are.
+    """Return contributions to the V-measure × 100 of clusters against labels, at least two of both; other items keep their clusters.
 
-    V = 2 I / (H_clusters + H_labels) with I the mutual information in nats (Rosenberg & Hirschberg 2007, β = 1). Not its derivative but
-    what it loses with each item left out (the jackknife: Efron 1982, ch. 2): many pairs of cluster and label have an item or two, where
-    entropy is far from straight. By derivatives equal encoders differed in 10 to 16 % of made-up cases of 3 to 77 labels.
+    V = 2 I / (H_clusters + H_labels) with I the mutual information in nats (Rosenberg & Hirschberg 2007, β = 1). By the
+    jackknife (Efron 1982, ch. 2), not by derivatives: many pairs of cluster and label have one or two items, where entropy is far from
+    linear. With derivatives equal encoders differed in 10 to 16 % of simulated cases of 3 to 77 labels.
     """
     clusters_I, labels_I = (np.unique(np.asarray(one), return_inverse=True)[1] for one in (clusters, labels))
     joint_I = clusters_I * (int(labels_I.max()) + 1) + labels_I
@@ -90,7 +88,7 @@ def of_v_measure(clusters: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
 
 
 class _Ranks:
-    """The mean ranks of a list: standardized, with their spread as a share of the list, and sums over what stands above."""
+    """The mean ranks of a list: standardized, with their spread as a share of the list, and sums over the items above."""
 
     def __init__(self, values_I: NDArray[np.float64]) -> None:
         _, self._place, size = np.unique(values_I, return_inverse=True, return_counts=True)
@@ -118,24 +116,31 @@ def _from_here_on(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class JointGroups:
-    """The groups of several tasks, laid end to end, as the J groups of their mean. place: (G,) where each went; strata: (J,) of each,
-    0, 1, … in ascending order. tasks: those that share some with others."""
+    """The concatenated groups of several tasks as the J groups of their mean.
+
+    Args:
+        place: (G,) joint group of each group.
+        strata: (J,) stratum of each joint group, 0, 1, … ascending.
+        tasks: tasks that share groups with others.
+    """
 
     place: NDArray[np.intp]
     strata: NDArray[np.intp]
     tasks: tuple[int, ...]
 
     def sums(self, values_G: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(J,) what the parts of each add up to."""
+        """Return (J,) sums over the parts of each joint group."""
         return np.bincount(self.place, weights=values_G, minlength=len(self.strata)).astype(np.float64)
 
 
 def joint_groups(strata: Sequence[NDArray[np.intp]], shared: Sequence[NDArray[np.int64]]) -> JointGroups:
-    """Join what tasks share: a group that stands in two of them is drawn once, and what it adds to both goes up and down together.
+    """Join the groups that tasks share, since their contributions to these tasks vary together.
 
-    strata: (G,) of each task, the stratum within it of each of its groups. shared: (L, 2) of each task, place of a group and a number;
-    groups of equal numbers are one, and so are their strata. All others stay as they are, in their order. A task whose items then all
-    hang together says nothing of other items, nor does a mean that it is a part of: all is one group.
+    If all items of a task end up in one group, everything becomes one group, since its variance is unknown.
+
+    Args:
+        strata: for each task, (G,) stratum of each of its groups.
+        shared: for each task, (L, 2) index of a group and a number; groups with equal numbers are joined, and so are their strata.
     """
     starts = np.cumsum([0, *(len(one) for one in strata)])
     total, task_of = int(starts[-1]), np.repeat(np.arange(len(strata)), np.diff(starts))
@@ -158,36 +163,39 @@ def joint_groups(strata: Sequence[NDArray[np.intp]], shared: Sequence[NDArray[np
 
 
 def end_to_end(strata: Sequence[NDArray[np.intp]]) -> NDArray[np.intp]:
-    """The strata of several tasks as those of their mean, each with a number of its own."""
+    """Return the concatenated strata of several tasks, renumbered so that no two tasks share a number."""
     firsts = np.cumsum([0, *(int(one.max(initial=-1)) + 1 for one in strata[:-1])])
     return np.concatenate([first + one for first, one in zip(firsts, strata, strict=True)])
 
 
 def linked(ones: NDArray[np.intp], others: NDArray[np.intp], num_ones: int) -> NDArray[np.intp]:
-    """(num_ones,) which of these are linked through others, numbered 0, 1, … in order of first appearance."""
+    """Return the (num_ones,) connected component of each, numbered 0, 1, … in order of first appearance."""
     size = num_ones + int(others.max(initial=-1)) + 1
     _, found = connected_components(coo_array((np.ones(len(ones)), (ones, num_ones + others)), shape=(size, size)), directed=False)
     _, first, names = np.unique(found[:num_ones], return_index=True, return_inverse=True)
     return np.argsort(np.argsort(first))[names]
 
 
-STRATUM = "stratum"  # the column of items of a score that is a mean over parts of their means
-GROUP = "group"  # the column of items that says which belong together
-SHARED = "shared"  # that of items which have texts in common with those of other tasks: equal numbers belong together, -1 has none
-NAMES = ("query_id", "row", "label", "predicted")  # columns of items that name or describe them
-MAIN_MEASURES = ("accuracy", "map")  # of files that have several measures, the one that a task's own name means
+STRATUM = "stratum"  # column: part of an item, if the score is a mean over means of parts
+GROUP = "group"  # column: items with equal values belong together
+SHARED = "shared"  # column: items with equal numbers share texts across tasks; -1: none
+NAMES = ("query_id", "row", "label", "predicted")  # columns that name or describe items
+MAIN_MEASURES = ("accuracy", "map")  # main measure of files with several measures
 Columns = Mapping[str, NDArray[Any]]
-_NUMBERS = 1 << 32  # of what is shared within a fold: more than a test set has texts
+_NUMBERS = 1 << 32  # numbers per fold: more than a test set has texts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Items:
     """The I test items of one encoder's score.
 
-    contributions: (I,) in points, 0 in sum over each part. weights: (I,) share of each in the score, 1 in sum. parts: (I,) of a score that
-    is a mean over parts, which one, from 0. groups: (I,) what they belong to; an item of a file without the column stands for itself.
-    identity: what two encoders' items have in common if they are those of one test set. shared: (I,) what they have in common with items of
-    other tasks, as numbers of this very evaluation; -1 for nothing.
+    Args:
+        contributions: (I,) in points, 0 in sum over each part.
+        weights: (I,) share of each in the score, 1 in sum.
+        parts: (I,) part of each, from 0, in a score that is a mean over parts.
+        groups: (I,) group of each; every item is its own group in files without the column.
+        identity: (I,) values that are equal for two encoders scored on one test set.
+        shared: (I,) numbers, within this evaluation, of texts shared with other tasks; -1: none.
     """
 
     contributions: NDArray[np.float64]
@@ -199,30 +207,28 @@ class Items:
     has_groups: bool
 
     def by_group(self) -> NDArray[np.float64]:
-        """(G,) contributions of groups: stratum by stratum, in the order of their names."""
+        """Return (G,) contributions of groups: stratum by stratum, in the order of their names."""
         return self._sums(self.contributions)
 
     def shared_by_group(self) -> NDArray[np.int64]:
-        """(L, 2) each group, by its place in that order, with each number that it has in common with other tasks; of one evaluation these
-        are one for all tasks."""
+        """Return (L, 2) index of a group in that order and a number that it shares with other tasks of the evaluation."""
         has_any = self.shared >= 0
         return np.unique(np.stack([self._place[has_any], self.shared[has_any]], axis=1).astype(np.int64), axis=0)
 
     def group_weights(self) -> NDArray[np.float64]:
-        """(G,) shares of groups in the score."""
+        """Return (G,) shares of groups in the score."""
         return self._sums(self.weights)
 
     @cached_property
     def strata(self) -> NDArray[np.intp]:
-        """(G,) of each group, 0, 1, … in ascending order: groups of one part vary by themselves; parts that have groups in common are one
-        stratum."""
+        """(G,) stratum of each group, 0, 1, … ascending: a stratum is a part, or several parts that share groups."""
         strata = np.zeros(int(self._place.max(initial=-1)) + 1, dtype=np.intp)
         strata[self._place] = self._stratum
         return strata
 
     @cached_property
     def _stratum(self) -> NDArray[np.intp]:
-        """(I,)"""
+        """(I,) stratum of each item."""
         if not self.parts.any():
             return np.zeros(len(self.parts), dtype=np.intp)
         _, group = np.unique(self.groups, return_inverse=True)
@@ -230,7 +236,7 @@ class Items:
 
     @cached_property
     def _place(self) -> NDArray[np.intp]:
-        """(I,) the place of each item's group."""
+        """(I,) index of each item's group."""
         _, group = np.unique(self.groups, return_inverse=True)
         _, place = np.unique(np.stack([self._stratum, group]), axis=1, return_inverse=True)
         return place.astype(np.intp)
@@ -241,17 +247,25 @@ class Items:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """One encoder, wherever it was scored. scores: task -> main score × 100, None where it is not defined. items: task -> its files of
-    items (several: parts of equal weight, whose mean is the score)."""
+    """A scored encoder.
+
+    Args:
+        scores: task -> main score × 100; None: not defined.
+        items: task -> its files of items (several files: parts of equal weight, whose mean is the score).
+    """
 
     scores: Mapping[str, float | None]
     items: Mapping[str, tuple[Path, ...]]
 
 
 def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
-    """The items of a task from the columns of its file; None where its score has no derivative, for all items got one value.
+    """Return the items of a task from the columns of its file; None if the score is undefined because all items have one value.
 
-    task: its name; `bank:map` or `mrpc:f1` means this measure, a name alone the main one. Raises DataError for a file without it.
+    Args:
+        task: name, for the main measure, or NAME:MEASURE (`bank:map`, `mrpc:f1`).
+
+    Raises:
+        DataError: the file lacks the measure.
     """
     found = _contributions(_in_points(columns), task, where)
     if found is None:
@@ -259,18 +273,15 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
     added, identity = found
     size = len(added)
     return Items(
-        contributions=added,
-        weights=strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
+        contributions=added, weights=strata_weights(columns[STRATUM]) if STRATUM in columns else np.full(size, 1.0 / size),
         parts=np.unique(columns[STRATUM], return_inverse=True)[1] if STRATUM in columns else np.zeros(size, dtype=np.intp),
-        groups=columns.get(GROUP, np.arange(size)),
-        identity=identity,
-        shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
+        groups=columns.get(GROUP, np.arange(size)), identity=identity, shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
         has_groups=GROUP in columns,
-    )
+    )  # fmt: skip
 
 
 def why_undefined(columns: Columns) -> str:
-    """Why the items of a file have no score, to stand behind a colon."""
+    """Return why the items of a file have no score, as the end of a sentence."""
     if "similarity" in columns:
         gold, noun = (columns["score"], "gold score") if "score" in columns else (columns["label"], "label")
         if (said := _without_spread(gold, noun)) is not None:
@@ -286,14 +297,14 @@ def why_undefined(columns: Columns) -> str:
 
 
 def _without_spread(gold: NDArray[Any], noun: str) -> str | None:
-    """What is wrong with gold scores or labels that are all one; None where they differ."""
+    """The problem if gold scores or labels are all equal; None if they differ."""
     if len(gold) > 1 and np.ptp(gold) > 0:
         return None
     return f"no two different {noun}s among its {counted(len(gold), 'pair')}"
 
 
 def joined(folds: Sequence[Items]) -> Items:
-    """The items of folds, whose mean is the score: each is a part of it."""
+    """Return the items of folds as parts of one score, the mean over folds."""
     if len(folds) == 1:
         return folds[0]
     has_groups = all(fold.has_groups for fold in folds)
@@ -336,11 +347,9 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
         return of_f1(columns["predicted"] == positive, columns["label"] == positive), columns["label"]
     if measure not in columns:
         raise DataError(
-            where=where,
-            found=f"columns {sorted(columns)}",
-            expected=f'"similarity" and "score", or "{measure}"',
+            where=where, found=f"columns {sorted(columns)}", expected=f'"similarity" and "score", or "{measure}"',
             remedy="Score this encoder again with this version of the project.",
-        )
+        )  # fmt: skip
     named = next((name for name in ("query_id", "row", "label") if name in columns), None)
     added = of_strata(columns[measure], columns[STRATUM]) if STRATUM in columns else of_mean(columns[measure])
     return added, np.arange(len(columns[measure])) if named is None else columns[named]

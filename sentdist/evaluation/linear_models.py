@@ -1,4 +1,4 @@
-"""Many logistic regressions over rows of one matrix, trained side by side as SentEval trains each: Adam, early stopping, weight decay."""
+"""Train linear models on embeddings: many logistic regressions at once by SentEval's protocol, and probes of tags and words."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sentdist.errors import DataError
 from sentdist.evaluation.classification import PENALTIES, ClassificationScore, check_folds, checked_rows, classification_score, split_rows
 from sentdist.evaluation.sts import checked_embeddings
 
-# SentEval's settings in SimCSE's "test" mode: passes between looks at the dev rows, looks without a gain that are forgiven, most passes.
+# SentEval's settings in SimCSE's "test" mode: epochs per dev evaluation, tolerated evaluations without a gain, largest number of epochs.
 BATCH, PASSES_A_LOOK, TENACITY, MAX_PASSES = 64, 4, 5, 200
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaults of Adam (Kingma & Ba 2015, arXiv 1412.6980)
 SEED = 1111
@@ -20,14 +20,14 @@ SEED = 1111
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearModels:
-    """K trained models; dev_accuracies: (K,) the best that each had, from 0 to 1."""
+    """K trained models; `dev_accuracies`: (K,) the best of each, from 0 to 1."""
 
     weights: NDArray[np.float32]  # (D + 1, V, K), the bias last
     classes: NDArray[np.str_]  # (V,)
     dev_accuracies: NDArray[np.float64]
 
     def predict(self, features_SD: NDArray[np.float32], model: int, rows: NDArray[np.int64]) -> NDArray[np.str_]:
-        """The labels that one model gives to some rows."""
+        """Return the labels that one model predicts for some rows."""
         scores = features_SD[rows] @ self.weights[:-1, :, model] + self.weights[-1, :, model]
         return self.classes[scores.argmax(axis=1)]
 
@@ -42,12 +42,15 @@ def trained_side_by_side(
     seed: int = SEED,
     random: np.random.RandomState | None = None,
 ) -> LinearModels:
-    """Train K models, each on rows of its own, until six looks at its dev rows brought no better accuracy; its best weights are kept.
+    """Train K models, each on its own rows, until six dev evaluations bring no better accuracy; keep the best weights.
 
-    All models walk through the same shuffled rows and pass over those that are not theirs,
-    so a block of rows is multiplied once for all of them. A block is as long as it takes for a model to find 64 rows of its own in it on
-    average (SentEval: 64 exactly); all else is SentEval's, early stopping too. seed: of the first weights. random: what shuffles the rows;
-    None begins with the seed, too.
+    All models go through the same shuffled rows and skip those that are not theirs, so a block of rows is multiplied once for all of
+    them. A block has 64 rows of a model on average (SentEval: exactly 64); all else is as in SentEval, including early stopping.
+
+    Args:
+        train: rows of each model; `dev`: its dev rows; `penalties`: its λ.
+        seed: of the first weights.
+        random: shuffles the rows; None: a generator with the same seed.
     """
     classes, gold_S = np.unique(labels_S, return_inverse=True)
     inputs_SD = np.hstack([features_SD, np.ones((len(features_SD), 1), dtype=np.float32)])
@@ -73,7 +76,7 @@ def trained_side_by_side(
 
 
 class _Walk:
-    """The models that still train, and Adam's state."""
+    """The models that are still training, and Adam's state."""
 
     def __init__(
         self,
@@ -100,7 +103,7 @@ class _Walk:
         seed: int,
         random: np.random.RandomState,
     ) -> _Walk:
-        """All models from the same weights, as SentEval's: uniform within 1/√D, torch's default of a linear layer."""
+        """Start all models from the same weights: uniform within 1/√D, torch's default for a linear layer, as in SentEval."""
         width = inputs_SD.shape[1] - 1
         start = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(width + 1, num_classes, 1)) / np.sqrt(width)
         own_SK = _membership(train, len(inputs_SD))
@@ -115,7 +118,7 @@ class _Walk:
             self._step(inputs_SD[rows], gold_S[rows], self.own_SK[rows])
 
     def keep(self, going_on_K: NDArray[np.bool_]) -> None:
-        """Let the other models rest."""
+        """Drop the other models."""
         self.weights, self.mean, self.square = (
             np.ascontiguousarray(one[:, :, going_on_K]) for one in (self.weights, self.mean, self.square)
         )
@@ -155,7 +158,7 @@ def _membership(parts: Sequence[NDArray[np.int64]], num_rows: int) -> NDArray[np
 def _accuracies(
     inputs_SD: NDArray[np.float32], gold_S: NDArray[np.int64], weights: NDArray[np.float32], is_dev_SK: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """(K,) accuracy of each model on its dev rows, in tiles of rows that some model looks at."""
+    """(K,) accuracy of each model on its dev rows, in tiles of rows."""
     right_K, rows = np.zeros(weights.shape[2]), np.flatnonzero(is_dev_SK.any(axis=1))
     for first in range(0, len(rows), 1024):
         some = rows[first : first + 1024]
@@ -164,16 +167,16 @@ def _accuracies(
     return right_K / is_dev_SK.sum(axis=0)
 
 
-DEV_FRACTION = 0.05  # of the training rows of a final model, which say when to stop
+DEV_FRACTION = 0.05  # of the training rows of a final model, for early stopping
 
 
 def senteval_cross_validated(
     features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, seed: int = SEED, where: str = "classification"
 ) -> ClassificationScore:
-    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own (SentEval's for MR, CR, SUBJ,
-    MPQA).
+    """Test every row once, in stratified folds; λ is chosen by inner folds of each training part (SentEval for MR, CR, SUBJ, MPQA).
 
-    seed: of folds, first weights and shuffles; SentEval's own if left out.
+    Args:
+        seed: of folds, first weights and shuffles; SentEval's by default.
 
     Raises:
         DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
@@ -203,9 +206,10 @@ def senteval_split(
     seed: int = SEED,
     where: str = "classification",
 ) -> ClassificationScore:
-    """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval's for SST2), or by folds within train (TREC, MRPC).
+    """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval for SST2), or by folds within train (TREC, MRPC).
 
-    seed: as in `senteval_cross_validated`.
+    Args:
+        seed: as in `senteval_cross_validated`.
 
     Raises:
         DataError: as `split_classified`.
@@ -238,12 +242,14 @@ def senteval_dev(
     seed: int = SEED,
     where: str = "classification",
 ) -> float:
-    """The accuracy × 100 of the penalty that SentEval chooses, on what chooses it: RSE's and SimCSE's checkpoints for transfer tasks are
-    those of its mean over tasks (5 folds while training, 10 at test).
+    """Return the dev accuracy × 100 of the penalty that SentEval chooses.
 
-    train None: folds within each training part of folds over all rows, averaged (MR, CR, SUBJ, MPQA); dev None: folds within train
-    (TREC, MRPC); both: fitted on train, seen on dev (SST2). The classifier is that of the tests (Adam), not the faster one that SentEval
-    takes for dev.
+    RSE and SimCSE choose checkpoints for transfer tasks by its mean over tasks (5 folds in training, 10 at test). The classifier is that
+    of the tests (Adam), not the faster one that SentEval uses for dev.
+
+    Args:
+        train: rows to fit; None: inner folds of each training part of folds over all rows, averaged (MR, CR, SUBJ, MPQA).
+        dev: rows to score (SST2); None: folds within train (TREC, MRPC).
 
     Raises:
         DataError: as `senteval_cross_validated`.
@@ -272,7 +278,7 @@ def _best_penalties(
     num_folds: int,
     seed: int,
 ) -> list[float]:
-    """For each run of `num_folds` folds the penalty of the best mean dev accuracy; the weakest of equals, as SentEval takes it."""
+    """For each run of `num_folds` folds the penalty with the best mean dev accuracy; the weakest of equal ones, as in SentEval."""
     return [PENALTIES[int(np.argmax(row))] for row in _mean_accuracies(features_SD, gold_S, folds, num_folds, seed)]
 
 
@@ -285,19 +291,15 @@ def _mean_accuracies(
 ) -> NDArray[np.float64]:
     """(F, P) for each run of `num_folds` folds and each penalty the mean dev accuracy × 100, to two decimals, as SentEval compares them."""
     models = trained_side_by_side(
-        features_SD,
-        gold_S,
-        train=[train for train, _ in folds for _ in PENALTIES],
-        dev=[held for _, held in folds for _ in PENALTIES],
-        penalties=PENALTIES * len(folds),
-        seed=seed,
-    )
+        features_SD, gold_S, train=[train for train, _ in folds for _ in PENALTIES], dev=[held for _, held in folds for _ in PENALTIES],
+        penalties=PENALTIES * len(folds), seed=seed,
+    )  # fmt: skip
     means = models.dev_accuracies.reshape(-1, num_folds, len(PENALTIES)).mean(axis=1)
     return np.asarray(np.round(100 * means, 2), dtype=np.float64)
 
 
 def _with_dev(rows: NDArray[np.int64], random: np.random.RandomState) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to fit, and those held out to say when to stop."""
+    """Rows to fit, and rows held out for early stopping."""
     order = random.permutation(rows)
     count = max(1, int(DEV_FRACTION * len(rows)))
     return order[count:], order[:count]
@@ -322,10 +324,10 @@ LOGISTIC_C = 1.0
 class DistributionProbe:
     """How well a logistic model predicts a distribution over classes, on held-out sentences.
 
-    cross_entropy: −Σ t log ŷ; floor: the same for ŷ = the mean distribution of the training sentences;
-    best: that for ŷ = t (all nats, means).
-    explained: (floor − cross_entropy) / (floor − best), the share of the Kullback-Leibler divergence that the channels account for:
-    1 is all, 0 as good as knowing nothing, below 0 worse.
+    Args:
+        cross_entropy: −Σ t log ŷ (nats, mean).
+        floor: the same for ŷ = the mean distribution of the training sentences.
+        best: the same for ŷ = t.
     """
 
     cross_entropy: float
@@ -335,15 +337,16 @@ class DistributionProbe:
 
     @property
     def explained(self) -> float:
+        """Share of the Kullback-Leibler divergence that the channels explain: 1 all, 0 nothing, below 0 worse than the mean."""
         return (self.floor - self.cross_entropy) / (self.floor - self.best) if self.floor > self.best else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionProbe:
-    """How well ridge regression predicts numbers, on held-out sentences:
-    1 − Σ errors² / Σ deviations² from the training mean, over all targets.
+    """How well ridge regression predicts numbers on held-out sentences.
 
-    r2: 1 is all, 0 as good as the mean, below 0 worse.
+    Args:
+        r2: 1 − Σ errors² / Σ deviations² from the training mean, over all targets; 0: as good as the mean.
     """
 
     r2: float
@@ -353,9 +356,15 @@ class RegressionProbe:
 def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0) -> DistributionProbe:
     """Fit a multinomial logistic model (L2, C = 1) to soft labels on three quarters of the S sentences, score it on the others.
 
-    channels: (S, D), standardized here. shares: (S, V) rows that sum to 1; rows of zeros are left out.
-    The split follows `seed`; nothing else is random. A soft label is as many weighted hard ones, which gives the same loss.
-    DataError for too few sentences or classes.
+    A soft label becomes weighted hard labels, which gives the same loss.
+
+    Args:
+        channels: (S, D), standardized here.
+        shares: (S, V) rows that sum to 1; rows of zeros are left out.
+        seed: of the split; nothing else is random.
+
+    Raises:
+        DataError: too few sentences or classes.
     """
     channels_SD, shares_SV = _checked(channels, shares, "probe of tags")
     kept = shares_SV.sum(axis=1) > 0
@@ -376,19 +385,18 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
     truth_SV = shares_SV[test][:, used_V]
     mean_V = shares_SV[train][:, used_V].mean(axis=0)
     return DistributionProbe(
-        cross_entropy=_cross_entropy(truth_SV, logs_SV[:, used_V]),
-        floor=_cross_entropy(truth_SV, np.log(mean_V)),
-        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))),
-        num_test=len(test),
-    )
+        cross_entropy=_cross_entropy(truth_SV, logs_SV[:, used_V]), floor=_cross_entropy(truth_SV, np.log(mean_V)),
+        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))), num_test=len(test),
+    )  # fmt: skip
 
 
 def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) -> RegressionProbe:
-    """Fit ridge regression from channels (S, D), standardized here, to (S, V) targets on three quarters of the sentences,
-    score it on the others.
+    """Fit ridge regression from channels (S, D), standardized here, to targets (S, V) on three quarters of the rows, score it on the rest.
 
-    In closed form, so thousands of targets cost one product. The split follows `seed`; nothing else is random.
-    DataError for too few sentences or targets without variance.
+    In closed form, so thousands of targets cost one product. Only the split is random, by `seed`.
+
+    Raises:
+        DataError: too few sentences, or targets without variance.
     """
     channels_SD, targets_SV = _checked(channels, targets, "probe of words")
     train, test = _split(len(channels_SD), seed, "probe of words")

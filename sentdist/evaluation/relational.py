@@ -1,5 +1,4 @@
-"""Pairs scored by the relations between them: weights, both directions, how alike relations are, and the curve over a weight (RSE,
-arXiv 2212.08802)."""
+"""Score pairs by relations (RSE, arXiv 2212.08802): weights, similarities, cosines of relations, weight curves, link prediction."""
 
 from __future__ import annotations
 
@@ -15,16 +14,19 @@ from sentdist.errors import DataError, did_you_mean
 from sentdist.evaluation.sts import checked_embeddings, normalized, paired_cosines
 
 DIRECTIONS = ("one", "max_both")
-BY = "by."  # before a relation's name: the measure that is a task's main score by this relation alone
+BY = "by."  # prefix of a relation: name of the main score by this relation alone
 
 
 def relation_weights(
     weights: Mapping[str, float], names: Sequence[str], *, normalize: bool, where: str = "relations"
 ) -> NDArray[np.float64]:
-    """(K,) weights in the order of `names`; 0 for a relation that `weights` leaves out.
+    """Return (K,) weights in the order of `names`; 0 for relations that `weights` leaves out.
 
-    normalize: divided by their sum, as the released code does; Spearman does not see it, a threshold would.
-    DataError for a weight that names no relation, is negative or not finite, and when all are 0.
+    Args:
+        normalize: divide by the sum, as the released code does; it matters for thresholds, not for Spearman's correlation.
+
+    Raises:
+        DataError: unknown relation, negative or non-finite weight, or all weights are 0.
     """
     for name, weight in weights.items():
         if name not in names:
@@ -41,21 +43,21 @@ def relation_weights(
     weights_K = np.array([weights.get(name, 0.0) for name in names], dtype=np.float64)
     if not weights_K.any():
         raise DataError(
-            where=f"{where}: weights",
-            found="no weight above 0",
-            expected="at least one",
+            where=f"{where}: weights", found="no weight above 0", expected="at least one",
             remedy="The paper: entailment 1, duplicate-question 0.5.",
-        )
+        )  # fmt: skip
     return weights_K / weights_K.sum() if normalize else weights_K
 
 
 def similarities_by_relation(
     embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, relations_KD: ArrayLike, *, where: str = "relations"
 ) -> NDArray[np.float64]:
-    """(K, S) f(s1, s2, r_k) = cos(h_1 + r_k, h_2) of S pairs under each of K relations, in [−1, 1], one direction: the first is the head.
+    """Return (K, S) cos(h_1 + r_k, h_2) of S pairs for each of K relations, in [−1, 1]; the first sentence is the head.
 
-    Embeddings as the encoder gives them, not normalised: a relation's length counts against theirs. Source: arXiv 2212.08802, Eq. 3.
-    DataError for relations of another width, not finite numbers, vectors of length 0.
+    Embeddings are not normalised, since the length of a relation matters relative to theirs (arXiv 2212.08802, Eq. 3).
+
+    Raises:
+        DataError: relations of another width, non-finite numbers, vectors of length 0.
     """
     first_SD, vectors_KD = _checked(embeddings1_SD, relations_KD, where)
     return np.stack([paired_cosines(first_SD + vector_D, embeddings2_SD, where=where) for vector_D in vectors_KD])
@@ -70,10 +72,10 @@ def relational_similarities(
     directions: str = "max_both",
     where: str = "relations",
 ) -> NDArray[np.float64]:
-    """(S,) Σ_k w_k cos(h_1 + r_k, h_2), or the greater of it and Σ_k w_k cos(h_2 + r_k, h_1).
+    """Return (S,) Σ_k w_k cos(h_1 + r_k, h_2), or its maximum with Σ_k w_k cos(h_2 + r_k, h_1). Weights multiply cosines, not vectors.
 
-    directions: "one" is the paper; "max_both" its released code, which gave the printed numbers and does not say so: the paper is silent.
-    It makes the score symmetric. Weights multiply cosines, not vectors.
+    Args:
+        directions: "one" as in the paper; "max_both" (symmetric) as in its released code, which gave the printed numbers.
     """
     _check_directions(directions, where)
     weights_K = np.asarray(weights, dtype=np.float64)
@@ -88,9 +90,9 @@ def relational_similarities(
 def relational_queries(
     queries_QD: ArrayLike, relations_KD: ArrayLike, weights: ArrayLike, *, where: str = "relations"
 ) -> NDArray[np.float64]:
-    """(Q, D) vectors Σ_k w_k (h + r_k)/‖h + r_k‖: their inner product with a document of length 1 is Σ_k w_k cos(h + r_k, d).
+    """Return (Q, D) vectors Σ_k w_k (h + r_k)/‖h + r_k‖: their inner product with a unit document d is Σ_k w_k cos(h + r_k, d).
 
-    So their cosines rank documents as the relational score does, query as head, one direction (the paper's USEB tasks).
+    Their cosines rank documents as the relational score does, query as head, one direction (the paper's USEB tasks).
     """
     weights_K = np.asarray(weights, dtype=np.float64)
     checked_QD, vectors_KD = _checked(queries_QD, relations_KD, where)
@@ -99,14 +101,14 @@ def relational_queries(
 
 
 def relation_cosines(relations_KD: ArrayLike) -> NDArray[np.float64]:
-    """(K, K) cosines between relation vectors: how alike two relations are to the encoder (arXiv 2212.08802, Figure 4)."""
+    """Return the (K, K) cosines between relation vectors (arXiv 2212.08802, Figure 4)."""
     unit_KD = normalized(checked_embeddings(relations_KD, where="relations"))
     return np.clip(unit_KD @ unit_KD.T, -1.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class WeightCurve:
-    """scores[i]: what came out with `weights[i]` for `relation`, the others' weights as they were; None where undefined."""
+    """scores[i]: score with `weights[i]` for `relation` and the other weights unchanged; None if undefined."""
 
     relation: str
     weights: tuple[float, ...]
@@ -126,9 +128,10 @@ def weight_curve(
     directions: str = "max_both",
     where: str = "relations",
 ) -> WeightCurve:
-    """The score of the pairs' similarities as the weight of one relation runs over a grid (arXiv 2212.08802, Figure 3).
+    """Return the score of the pairs' similarities for a grid of weights of one relation (arXiv 2212.08802, Figure 3).
 
-    The cosines are computed once. DataError as `relation_weights`, at each point of the grid.
+    Raises:
+        DataError: as `relation_weights`, at each point of the grid.
     """
     _check_directions(directions, where)
     by_point = [relation_weights({**weights, relation: weight}, names, normalize=False, where=where) for weight in grid]
@@ -158,11 +161,9 @@ def _checked(embeddings_SD: ArrayLike, relations_KD: ArrayLike, where: str) -> t
         )
     if not np.isfinite(vectors_KD).all():
         raise DataError(
-            where=where,
-            found="relations that are not finite",
-            expected="finite numbers",
+            where=where, found="relations that are not finite", expected="finite numbers",
             remedy="Look at the training loss: it has diverged.",
-        )
+        )  # fmt: skip
     return checked_SD, vectors_KD
 
 
@@ -174,8 +175,7 @@ ALL = "all"
 
 @dataclass(frozen=True, kw_only=True)
 class LinkScore:
-    """Scores of T triples, × 100: mrr, the mean of 1/rank; hits[k], the part of true tails among the first k.
-    num_candidates: the mean number ranked."""
+    """Scores of T triples, × 100: `mrr`, mean of 1/rank; `hits[k]`, share of true tails among the first k; mean number of candidates."""
 
     name: str
     num_candidates: float
@@ -185,7 +185,7 @@ class LinkScore:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinkPrediction:
-    """Scores of each relation and, under the name "all", of all triples together. ranks: (T,) from 1 up; x.5 where ties were shared."""
+    """Scores of each relation, then of all triples ("all"); `ranks`: (T,) from 1 up, x.5 for ties."""
 
     scores: tuple[LinkScore, ...]
     ranks: NDArray[np.float64]
@@ -207,15 +207,19 @@ def score_links(
     pool: Pool = "relation",
     where: str = "link prediction",
 ) -> LinkPrediction:
-    """Rank tails by cos(h + r, t) for T triples, after Sun et al. 2019 (arXiv 1902.10197), to whom the paper refers.
+    """Rank tails by cos(h + r, t) for T triples, as Sun et al. 2019 (arXiv 1902.10197), whom the paper cites.
 
-    tail: (T,) row of the true tail in `tails_KD`. relation: (T,) row of the triple's relation in `relations_RD` and place in `names`;
-    relations_RD None:
-        an encoder without relations, r = 0. known: (P, 2) pairs (triple, tail) that are true as well: they are not ranked ("filtered").
-        Nor is a tail with the head's own text, if `known` names it.
-    pool: which tails are ranked: those of the triples of the same relation, or of all. The paper does not say.
-    Ties share their mean rank: an encoder that has collapsed gets a rank in the middle, not the first.
-    Memory: a tile of 512 × K numbers. DataError for shapes that do not fit, numbers that are not finite, a place out of range.
+    Ties share their mean rank, so a collapsed encoder gets middle ranks. Memory: a tile of 512 × K numbers.
+
+    Args:
+        tail: (T,) row of the true tail in `tails_KD`.
+        relation: (T,) row of the relation in `relations_RD` and index in `names`.
+        relations_RD: None: an encoder without relations, r = 0.
+        known: (P, 2) pairs (triple, tail) that are also true and not ranked ("filtered"); may include tails with the head's text.
+        pool: rank the tails of the same relation, or of all; the paper does not say.
+
+    Raises:
+        DataError: shapes do not match, non-finite numbers, or an index out of range.
     """
     heads = checked_embeddings(heads_TD, where=f"{where}: heads")
     tails_unit = normalized(checked_embeddings(tails_KD, where=f"{where}: tails"))
@@ -225,14 +229,9 @@ def score_links(
     _check(heads, tails_unit, tail_T, relation_T, known_P2, vectors, names, where)
     heads_unit = normalized(checked_embeddings(heads + vectors[relation_T], where=f"{where}: heads shifted by their relation"))
     return rank_links(
-        lambda rows: heads_unit[rows] @ tails_unit.T,
-        num_tails=len(tails_unit),
-        tail=tail_T,
-        relation=relation_T,
-        names=names,
-        known=known_P2,
-        pool=pool,
-    )
+        lambda rows: heads_unit[rows] @ tails_unit.T, num_tails=len(tails_unit), tail=tail_T, relation=relation_T, names=names,
+        known=known_P2, pool=pool,
+    )  # fmt: skip
 
 
 def rank_links(
@@ -245,7 +244,7 @@ def rank_links(
     known: NDArray[np.int64],
     pool: Pool,
 ) -> LinkPrediction:
-    """As `score_links`, from similarities(rows): (rows, K) of some triples' heads with all tails."""
+    """Rank as `score_links`, from `similarities(rows)`: (rows, K) of these triples' heads with all tails."""
     allowed_RK = np.ones((len(names), num_tails), dtype=bool)
     if pool == "relation":
         allowed_RK[:] = False
@@ -269,11 +268,9 @@ def rank_links(
 
 def _score(name: str, ranks_T: NDArray[np.float64], counts_T: NDArray[np.float64]) -> LinkScore:
     return LinkScore(
-        name=name,
-        num_candidates=float(counts_T.mean()),
-        mrr=100.0 * float((1.0 / ranks_T).mean()),
+        name=name, num_candidates=float(counts_T.mean()), mrr=100.0 * float((1.0 / ranks_T).mean()),
         hits={most: 100.0 * float((ranks_T <= most).mean()) for most in HITS},
-    )
+    )  # fmt: skip
 
 
 def _check(

@@ -1,4 +1,4 @@
-"""How much each field of a search's space has to do with the scores, with what luck alone would give."""
+"""Statistics of a search: importance of fields, expected best score by trials and cost, optimism of the chosen trial."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
-LEAST_TRIALS = 16  # fewer say nothing of several fields: of 12 random trials over four fields the greatest share is 0.6 by luck
+LEAST_TRIALS = 16  # fewer are not enough: of 12 random trials over four fields the greatest share is 0.6 by luck
 BEST_PART = 0.25  # the good trials are the best quarter; Optuna's tenth would be three of 32
 RESAMPLED, SHUFFLED = 24, 60
 
 
 @dataclass(frozen=True, kw_only=True)
 class Field:
-    """A field of the space: numbers from `low` to `high` (by their logarithm where `is_log`), or one of `choices`, by their names."""
+    """A field of the space: numbers from `low` to `high` (on a log scale if `is_log`), or one of the names `choices`."""
 
     name: str
     low: float = 0.0
@@ -36,11 +36,13 @@ class Field:
 
 @dataclass(frozen=True, kw_only=True)
 class Importance:
-    """The share of one field, all of them 1 in sum.
+    """The importance of one field.
 
-    low, high: where it lies in 8 of 10 cases if a third of the trials is left out. by_luck: what the greatest of all fields passes in 1 of
-    20 searches whose scores have nothing to do with the fields (scores shuffled). everywhere: its share of the variance over the
-    whole space (fANOVA), where `share` asks what distinguishes the best quarter of trials from the others (PED-ANOVA).
+    Args:
+        share: of distinguishing the best quarter of trials from the others (PED-ANOVA); all fields sum to 1.
+        low: range to `high` of the share in 8 of 10 cases if a third of the trials is left out.
+        by_luck: level that the greatest share passes in 1 of 20 searches with shuffled scores.
+        everywhere: share of the variance over the whole space (fANOVA).
     """
 
     field: str
@@ -56,12 +58,13 @@ class Importance:
 
 
 def importances(fields: Sequence[Field], trials: Sequence[Mapping[str, float | str]], scores: Sequence[float]) -> list[Importance] | None:
-    """The importance of each field, most important first; None for fewer than LEAST_TRIALS trials, or where all scores are one.
+    """Return the importance of each field, most important first; None for fewer than LEAST_TRIALS trials, or if all scores are equal.
 
-    PED-ANOVA (Watanabe et al. 2023, arXiv 2304.10255) and fANOVA (Hutter et al. 2014, ICML), both as Optuna has them. They take the trials
-    as spread over the space; suggestions that seek good places visit the others less, which these shares then show less of.
+    PED-ANOVA (Watanabe et al. 2023, arXiv 2304.10255) and fANOVA (Hutter et al. 2014, ICML), both from Optuna. They assume trials spread
+    over the whole space; adaptive suggestions sample bad regions less, so the shares know less about these.
 
-    trials: name of a field -> its number, or its choice's name.
+    Args:
+        trials: name of a field -> its number, or the name of its choice.
 
     Raises:
         ImportError: optuna is not installed.
@@ -91,7 +94,7 @@ def importances(fields: Sequence[Field], trials: Sequence[Mapping[str, float | s
 
 
 class _Measure:
-    """Optuna's evaluators over one set of trials."""
+    """Optuna's importance evaluators over one set of trials."""
 
     def __init__(self, fields: Sequence[Field], trials: Sequence[Mapping[str, float | str]]) -> None:
         self._names = [field.name for field in fields]
@@ -114,7 +117,7 @@ class _Measure:
         import optuna
 
         before = optuna.logging.get_verbosity()
-        optuna.logging.set_verbosity(optuna.logging.ERROR)  # it would tell that a study was made
+        optuna.logging.set_verbosity(optuna.logging.ERROR)  # else it logs the new study
         try:
             study = optuna.create_study(direction="maximize")
             study.add_trials(
@@ -139,14 +142,14 @@ def _distribution(field: Field) -> BaseDistribution:
 
 BAND = (0.1, 0.9)  # eight searches of ten lie within
 ORDERS = 1000  # of trials: a quantile of 0.1 is known to 0.01
-COSTS = 160  # at which the best so far is given: more than a drawing shows
+COSTS = 160  # at which the best so far is computed: more than a figure shows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BestByCost:
     """Best score so far (points) at each of C costs, over orders of the trials: `middle` is the median, `low` and `high` those of BAND.
 
-    -inf where so many orders have no score yet at that cost.
+    -inf if at that quantile there is no score yet.
     """
 
     costs: Floats
@@ -156,10 +159,10 @@ class BestByCost:
 
 
 def expected_best(scores: Sequence[float] | Floats) -> Floats:
-    """(N,) the expected best of 1 … N trials out of these N, drawn without replacement.
+    """Return (N,) the expected best of 1 … N of these N trials, drawn without replacement.
 
-    For trials that are drawn alike it is unbiased for the best of n trials of any such search (Tang et al. 2020, ACL, eq. 4: a
-    U-statistic); drawing with replacement (Dodge et al. 2019, arXiv 1909.03004, eq. 8) is too low.
+    Unbiased for independent trials (Tang et al. 2020, ACL, eq. 4: a U-statistic); drawing with replacement (Dodge et al. 2019, arXiv
+    1909.03004, eq. 8) is too low.
 
     Raises:
         DataError: no score, or one that is not finite.
@@ -169,11 +172,12 @@ def expected_best(scores: Sequence[float] | Floats) -> Floats:
 
 
 def best_quantiles(scores: Sequence[float] | Floats, quantiles: Sequence[float] = BAND, *, are_all: bool = False) -> Floats:
-    """(Q, N) quantiles of the best of 1 … N trials that are drawn with replacement from these N.
+    """Return (Q, N) quantiles of the best of 1 … N trials, drawn with replacement from these N.
 
-    With replacement, as a bootstrap, so that the band stays open where a search of as many trials as were made could have had less luck
-    (Dodge et al. 2019, section 3.2). It knows nothing of trials better than the best that was found. are_all: whether these trials are all
-    that there can be; then each is drawn once.
+    With replacement, as a bootstrap, so that the band has a width even at N trials (Dodge et al. 2019, section 3.2).
+
+    Args:
+        are_all: these are all possible trials; each is then drawn once.
 
     Raises:
         DataError: no score, or one that is not finite.
@@ -186,11 +190,10 @@ def best_quantiles(scores: Sequence[float] | Floats, quantiles: Sequence[float] 
 def chance_of_more(
     ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats, num: int, *, are_all: tuple[bool, bool] = (False, False)
 ) -> float:
-    """The probability that the best of `num` of our trials is above the best of as many of theirs, each drawn with replacement; a tie
-    counts half.
+    """Return the probability that the best of `num` of our trials beats that of theirs, drawn with replacement; ties count half.
 
-    are_all: whether these trials, ours and theirs, are all that there can be. Then each is drawn once, and `num` at least as great as
-    their number finds the best of them.
+    Args:
+        are_all: whether ours, and theirs, are all possible trials; each is then drawn once.
     """
     one, other = _ordered(ours), _ordered(theirs)
     mass = np.diff(_at_most(len(one), num, is_all=are_all[0]))
@@ -200,12 +203,14 @@ def chance_of_more(
 
 
 def best_by_cost(scores: Sequence[float] | Floats, costs: Sequence[float] | Floats) -> BestByCost:
-    """The best score so far as costs add up, over 1,000 random orders of the trials, the same ones at each call.
+    """Return the best score so far by accumulated cost, over 1,000 random orders of the trials (the same at each call).
 
-    scores: (N,) points, -inf for a trial that has none; costs: (N,) what each took, not below 0. The last cost is what all took together.
+    Args:
+        scores: (N,) points; -inf for trials without a score.
+        costs: (N,) at least 0.
 
     Raises:
-        DataError: no trial, a cost below 0, or not a score a cost.
+        DataError: no trial, a cost below 0, or unequal numbers of scores and costs.
     """
     scores_N, costs_N = np.asarray(scores, dtype=np.float64), np.asarray(costs, dtype=np.float64)
     if (
@@ -256,10 +261,8 @@ def _unusable(found: str, expected: str) -> DataError:
 
 @dataclass(frozen=True, kw_only=True)
 class Optimism:
-    """What dev said of a chosen trial, what its settings give on dev with fresh seeds, and their difference, in points.
-
-    low, high: 95 % interval of the difference over fresh seeds (Student); None for one seed.
-    """
+    """Dev score of a chosen trial, mean dev score of its settings with fresh seeds, and 95 % interval of their difference (None for one
+    seed), in points."""
 
     chosen_by: float
     fresh: float
@@ -273,17 +276,19 @@ class Optimism:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the difference from 0 is more than fresh seeds explain."""
+        """Whether the difference is significant over fresh seeds."""
         return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
 
 
 def optimism(chosen_by: float, fresh: Sequence[float]) -> Optimism:
-    """The optimism of a choice by the maximum (Cawley & Talbot 2010, JMLR 11, 2079): the score that chose, minus the mean of trainings that
-    had no part in choosing.
+    """Return the optimism of choosing the maximum (Cawley & Talbot 2010, JMLR 11, 2079).
 
-    chosen_by: the dev score of the chosen trial; fresh: dev scores of the same settings with other seeds. The trial was chosen for being
-    high, so its own score is biased upwards by the luck of its seed; scores of fresh seeds are not. All share the dev sentences: the luck
-    of those is in both, and only a test set shows it.
+    The score of the chosen trial is biased upwards by the luck of its seed; fresh seeds are not. Both share the luck of the dev sentences,
+    which only a test set shows.
+
+    Args:
+        chosen_by: dev score of the chosen trial.
+        fresh: dev scores of the same settings with other seeds.
 
     Raises:
         DataError: no fresh score, or one that is not finite.

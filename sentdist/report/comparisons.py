@@ -1,4 +1,4 @@
-"""Which systems of a table differ, column by column, and the sentences that say so."""
+"""Compare the systems of a table column by column: references, tests, and the result in sentences."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ _MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TableColumns:
-    """by_name: columns in the table's order, without those in which no row has a score. measures: what their scores are. sizes: items and
-    groups of each task that has them. without_groups: tasks whose items say nothing of what belongs together, so that each stands for
-    itself. joined: tasks of the average that share texts with others of them."""
+    """The fitted columns of a table.
+
+    Args:
+        by_name: columns in the table's order, without those in which no row has a score; `measures`: their measures.
+        sizes: task -> number of items and of groups, for tasks that have items.
+        without_groups: tasks whose items do not say which belong together; each item is then its own group.
+        joined: tasks of the average that share texts with other tasks of it.
+    """
 
     by_name: Mapping[str, Column]
     measures: Mapping[str, Measure]
@@ -36,7 +41,7 @@ class TableColumns:
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences on the items, which a reader of the tests must know."""
+        """Notes on the items that matter for the tests."""
         remarks = []
         if self.without_groups:
             remarks.append(f"Taken as independent, since their items do not say which belong together: {', '.join(self.without_groups)}.")
@@ -50,17 +55,17 @@ class TableColumns:
 
     @property
     def num_items(self) -> dict[str, int]:
-        """Test items behind each column, behind the average those of all tasks; without columns that have none."""
+        """Number of test items of each column that has items; the average has those of all tasks."""
         of_tasks = {task: num_items for task, (num_items, _) in self.sizes.items()}
         return of_tasks | ({AVERAGE: sum(of_tasks.values())} if AVERAGE in self.by_name and of_tasks else {})
 
     def summary(self, name: str, label: str) -> Summary | None:
-        """The scores of a system in a column over its seeds; None where it has none."""
+        """Return the scores of a system in a column over its seeds; None if it has none."""
         entries = self.by_name[name].entries if name in self.by_name else ()
         return next((summarize(one.scores.tolist()) for one in entries if one.label == label), None)
 
     def interval(self, name: str, label: str) -> Interval | None:
-        """Where the mean of a system in a column lies, within the range of the measure; None where that cannot be said."""
+        """Return the 95 % interval of a system's mean in a column, within the range of the measure; None if it is not defined."""
         column = self.by_name.get(name)
         found = None if column is None else column.interval(label)
         if found is None:
@@ -71,8 +76,8 @@ class TableColumns:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _TaskItems:
-    """(G,) contributions of each run, by label and seed; the groups' weights and strata; labels of which some run has no items are left
-    out. shared: of each run what its groups share with other tasks, see `Items.shared_by_group`."""
+    """(G,) contributions of each run, by label and seed; weights and strata of the groups; labels with a run without items are left out.
+    shared: what the groups of each run share with other tasks, see `Items.shared_by_group`."""
 
     of_run: Mapping[tuple[str, int], Floats]
     shared: Mapping[tuple[str, int], NDArray[np.int64]]
@@ -85,7 +90,9 @@ class _TaskItems:
 def table_columns(systems: Sequence[SystemRows], measures: Mapping[str, Measure], *, average: bool) -> TableColumns:
     """Read the items of every system and task once, and fit every column.
 
-    measures: of the tasks, in the order of their columns. average: also a column of their mean.
+    Args:
+        measures: task -> measure, in the order of the columns.
+        average: add a column with the mean over tasks.
 
     Raises:
         DataError: two systems were scored on different items of a task.
@@ -107,14 +114,14 @@ def table_columns(systems: Sequence[SystemRows], measures: Mapping[str, Measure]
 
 
 def lead_column(columns: Sequence[str]) -> str:
-    """The column that speaks for a table: the average; of TASK:MEASURE the first whose measure stands for its task; else the last."""
+    """Return the leading column of a table: the average, else the first TASK:MEASURE with a main measure, else the last."""
     if columns[-1] == AVERAGE:
         return AVERAGE
     return next((column for column in columns if column.partition(":")[2] in _MAIN), columns[-1])
 
 
 def _joint(items: Sequence[_TaskItems | None]) -> JointGroups | None:
-    """What the groups of tasks share; None where they share nothing. One run tells it for all: all are scored on the same items."""
+    """What the groups of tasks share, None for nothing; read from one run, since all runs are scored on the same items."""
     known = [one for one in items if one is not None]
     if len(known) < len(items) or not known:
         return None
@@ -126,8 +133,8 @@ def _joint(items: Sequence[_TaskItems | None]) -> JointGroups | None:
 def _column(
     systems: Sequence[SystemRows], tasks: Sequence[str], items: Mapping[str, _TaskItems | None], joint: JointGroups | None
 ) -> Column | None:
-    """The mean over tasks (or the one) of every system that has it. Tasks, or their parts, are strata: each keeps its share. Those that
-    share groups are one. joint: what tasks share."""
+    """The mean over tasks (or one task) of every system that has it. Tasks, or their parts, are strata with fixed shares; those that
+    share groups are one stratum. joint: what tasks share."""
     known = [one for task in tasks if (one := items[task]) is not None]
     has_all = len(known) == len(tasks)
 
@@ -175,13 +182,9 @@ def _read(systems: Sequence[SystemRows], task: str) -> _TaskItems | None:
         return None
     items = first[1]
     return _TaskItems(
-        of_run=of_run,
-        shared=shared,
-        weights=items.group_weights(),
-        strata=items.strata,
-        num_items=len(items.weights),
+        of_run=of_run, shared=shared, weights=items.group_weights(), strata=items.strata, num_items=len(items.weights),
         has_groups=items.has_groups,
-    )
+    )  # fmt: skip
 
 
 def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items]) -> None:
@@ -191,7 +194,7 @@ def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items
             where=f"report: items of {task!r}",
             found=f"{len(one[1].weights)} items for {one[0]!r}, {len(other[1].weights)} for {other[0]!r}, or other gold scores or groups",
             expected="one and the same test set",
-            remedy="The task's file has changed between two evaluations: evaluate the older encoder again.",
+            remedy="The task's file changed between two evaluations: evaluate the older encoder again.",
         )
 
 
@@ -205,9 +208,11 @@ SPEAKS_OF = {
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """One system against another: the difference in every column that both have, and what the average would be on other tasks.
+    """One system against another: the difference in every column that both have, and of the average on other tasks.
 
-    relation: `other` is the row's reference, what dev chose of the baseline where it chose `system`, or the row above.
+    Args:
+        relation: `other` is the row's reference ("baseline"), the cell of the baseline that dev chose if it also chose `system`
+            ("chosen"), or the row above ("preceding").
     """
 
     system: str
@@ -217,7 +222,7 @@ class Comparison:
     other_tasks: OtherTasks | None = None
 
     def flipped(self) -> Comparison:
-        """The same, said of `other`."""
+        """Return the same comparison with the two systems exchanged."""
         differences = {
             column: replace(
                 one,
@@ -242,7 +247,7 @@ def compare(
         for pair, difference in zip(own, differences, strict=True):
             by_pair[pair][name] = difference
     rows = {system.label: system for system in systems}
-    is_over_tasks = AVERAGE not in tasks  # else a column of its own, which is no mean of all the others
+    is_over_tasks = AVERAGE not in tasks  # else "Avg" is a printed column, which is not the mean of all others
     return [
         Comparison(
             system=pair[0], other=pair[1], relation=relation, differences=differences,
@@ -253,7 +258,7 @@ def compare(
 
 
 def in_words(comparison: Comparison, column: str, *, exploratory: str = "") -> str:
-    """A comparison in plain words. exploratory: why it is no evidence."""
+    """Return a comparison as a sentence; `exploratory`: why it is no evidence, "" if it is."""
     system, other, found = comparison.system, comparison.other, comparison.differences[column]
     points = "less than 0.01 points" if _is_nothing(found.difference) else f"{abs(found.difference):.2f} points"
     if found.low is None or found.high is None or found.table_p is None:
@@ -274,12 +279,12 @@ def in_words(comparison: Comparison, column: str, *, exploratory: str = "") -> s
 
 
 def corrected(num_tests: int) -> str:
-    """What intervals and p of a table are corrected for; "" for one comparison."""
+    """Return the note on the correction of intervals and p; "" for one comparison."""
     return f"Intervals and p are corrected for {num_tests} comparisons." if num_tests > 1 else ""
 
 
 def distance(points: float, other: str) -> str:
-    """`0.41 points above other`; `equal to other to two digits` for what rounds to nothing."""
+    """Return `0.41 points above other`, or `equal to other to two digits` if the difference rounds to 0."""
     if _is_nothing(points):
         return f"equal to {other} to two digits"
     return f"{abs(points):.2f} points {'above' if points > 0 else 'below'} {other}"
@@ -290,7 +295,7 @@ def _is_nothing(points: float) -> bool:
 
 
 def p_text(p: float) -> str:
-    """`= 0.012`, or `< 0.001`; never 0, and with as many digits as show on which side of 5 % it lies."""
+    """Return `= 0.012` or `< 0.001`; never 0, and with enough digits to show on which side of 5 % it lies."""
     if p < 0.001:
         return "< 0.001"
     rounded = (f"{p:.{digits}f}" for digits in itertools.count(3))
@@ -298,8 +303,7 @@ def p_text(p: float) -> str:
 
 
 def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) -> OtherTasks | None:
-    """What the difference would be on other tasks, seeds paired. None for rows of different seeds: a difference of seeds would pass for one
-    of systems."""
+    """The difference on other tasks, with seeds paired; None for rows of different seeds, where seeds and systems cannot be told apart."""
     ours, theirs = (np.array([[row.scores[task] for task in tasks] for row in one.complete(tasks)]) for one in (system, other))
     is_paired = not system.is_fixed and system.seeds == other.seeds and len(ours) == len(theirs)
     if not (system.is_fixed or other.is_fixed or is_paired):
@@ -309,7 +313,7 @@ def _other_tasks(system: SystemRows, other: SystemRows, tasks: Sequence[str]) ->
 
 @dataclass(frozen=True, kw_only=True)
 class GridBaseline:
-    """The method that the rows of a grid are compared with. title: what tables call it; by_dev: labels of rows, the best on dev first."""
+    """The method that rows of a grid are compared with: its title in tables, and the labels of rows, best on dev first."""
 
     method: str
     title: str
@@ -318,12 +322,14 @@ class GridBaseline:
 
 @dataclass(frozen=True, kw_only=True)
 class References:
-    """Labels of rows and of those that they are compared with.
+    """Labels of rows and of the rows that they are compared with.
 
-    of: row -> its reference. chosen: what dev chose of a method -> what it chose of the baseline's, where `of` has another row.
-    baselines: the rows of the baseline. title: what all are compared with; "" for nothing. keys: the grid's fields that the baseline
-    varies, in whose values a row and its reference agree; () where all rows have one reference. first: what a row is compared with
-    that has no such reference; elsewhere: these rows.
+    Args:
+        of: row -> its reference.
+        chosen: cell of a method that dev chose -> cell of the baseline that dev chose, if `of` has another row.
+        baselines: rows of the baseline; `title`: its name, "" without a baseline.
+        keys: grid fields that the baseline varies, equal in a row and its reference; () if all rows have one reference.
+        first: reference of rows without a reference at their own grid point; `elsewhere`: these rows.
     """
 
     of: Mapping[str, str]
@@ -336,17 +342,17 @@ class References:
 
     @property
     def own(self) -> Mapping[str, str]:
-        """`of`, where rows have several references."""
+        """`of` if the rows have several references, else {}."""
         return self.of if self.keys else {}
 
     @property
     def words(self) -> str:
-        """What differences are from, for a sentence or an axis."""
+        """Name of the reference, for a sentence or an axis."""
         return f"{self.title} at the same {_names(self.keys)}" if self.keys else self.title
 
     @property
     def note(self) -> str:
-        """What is compared with what; "" where all rows have one reference."""
+        """Note on which rows are compared; "" if all rows have one reference."""
         if not self.keys:
             return ""
         values = f"value{'s' if len(self.keys) > 1 else ''}"
@@ -355,7 +361,7 @@ class References:
 
     @property
     def apart(self) -> str:
-        """A sentence on the rows that have no reference at their own point; "" for none."""
+        """Note on the rows without a reference at their own grid point; "" for none."""
         if not self.elsewhere:
             return ""
         compared = "Not compared" if self.first is None else f"Compared with {self.first}"
@@ -363,8 +369,11 @@ class References:
 
 
 def references(systems: Sequence[SystemRows], baseline: str | None, grid: GridBaseline | None) -> References:
-    """Compare each row with the one row of the grid's baseline that has the same values of all fields that the baseline varies, and a
-    row without any with `baseline`. No grid, or no row with a reference other than `baseline`: all are compared with it."""
+    """Find the reference of each row.
+
+    In a grid this is the one row of the grid's baseline with equal values of all fields that the baseline varies, or `baseline` if there
+    is none. Without a grid, or if no row has another reference, all rows are compared with `baseline`.
+    """
     of = {} if grid is None else _at_equal_points(systems, grid.method)
     if grid is None or set(of.values()) <= {baseline}:
         one = {} if baseline is None else {system.label: baseline for system in systems if system.label != baseline}
@@ -375,19 +384,14 @@ def references(systems: Sequence[SystemRows], baseline: str | None, grid: GridBa
     others = [system.label for system in systems if system.method != grid.method]
     found = {label: reference for label in others if (reference := of.get(label, baseline)) is not None}
     return References(
-        of=found,
-        chosen={label: best for label, best in _chosen(systems, grid).items() if found.get(label) != best},
-        baselines=frozenset(cell.label for cell in cells),
-        title=grid.title,
-        keys=tuple(cells[0].params),
-        first=baseline,
+        of=found, chosen={label: best for label, best in _chosen(systems, grid).items() if found.get(label) != best},
+        baselines=frozenset(cell.label for cell in cells), title=grid.title, keys=tuple(cells[0].params), first=baseline,
         elsewhere=tuple(label for label in others if label not in of),
-    )
+    )  # fmt: skip
 
 
 def _at_equal_points(systems: Sequence[SystemRows], method: str) -> dict[str, str]:
-    """Row of another method -> the row of this one that agrees in all fields that this one varies; without those that have none, or
-    several."""
+    """Row of another method -> the row of this method with equal values of all fields that this one varies, if there is just one."""
     cells = [system for system in systems if system.method == method]
     keys = list(cells[0].params) if cells else []
     at_point: dict[tuple[Scalar, ...], list[str]] = {}
@@ -402,7 +406,7 @@ def _at_equal_points(systems: Sequence[SystemRows], method: str) -> dict[str, st
 
 
 def _chosen(systems: Sequence[SystemRows], grid: GridBaseline) -> dict[str, str]:
-    """What dev chose of each other method -> what it chose of the baseline's."""
+    """Cell of each other method that dev chose -> the chosen cell of the baseline."""
     method_of = {system.label: system.method for system in systems}
     best: dict[str, str] = {}
     for label in grid.by_dev:
@@ -412,6 +416,6 @@ def _chosen(systems: Sequence[SystemRows], grid: GridBaseline) -> dict[str, str]
 
 
 def _names(keys: Sequence[str]) -> str:
-    """Fields as cells name them."""
+    """Fields by the short names used in labels of cells."""
     *before, last = short_names([keys]).values()
     return f"{', '.join(before)} and {last}" if before else last

@@ -1,4 +1,4 @@
-"""The figures of clouds of embeddings: how their variance is spread over directions, and a map of some sentences."""
+"""Figures of embeddings: spectra of singular values, a map of sentences in a plane, matrices of cosines."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OTHER = "other"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """U sentences, the part of the task that each comes from, and their (U, D) embeddings."""
+    """U sentences, the subset of the task that each is from, and their (U, D) embeddings."""
 
     sentences: Sequence[str]
     subsets: Sequence[str]
@@ -51,7 +51,7 @@ class Sample:
 def cloud_drawings(
     sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record], *, systems: Sequence[str], styles: SystemStyles | None = None
 ) -> Iterator[Drawing]:
-    """Spectra and map of these cells (the first ones where there are too many); nothing for scores from before clouds were kept."""
+    """Yield spectra and map of the first of these cells; nothing for scores without kept embeddings."""
     trials = {cell: [one for one in sweep.trials if one.cell == cell and _has_cloud(one, records)] for cell in systems}
     known = {cell: found for cell, found in trials.items() if found}
     folders = {
@@ -64,16 +64,18 @@ def cloud_drawings(
     yield singular_spectra({cell: [_spectrum(folder) for folder in folders[cell]] for cell in shown}, styles=styles)
     task = str(records[next(iter(known.values()))[0].key].results.get("geometry.task"))
     samples = {cell: _sample(folders[cell][0]) for cell in shown[:MAX_MAPS]}
-    if len(set(samples[shown[0]].subsets)) > 1:  # dots of one colour say nothing
+    if len(set(samples[shown[0]].subsets)) > 1:  # dots of one colour show nothing
         yield embedding_map(samples, task=task)
 
 
 def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: SystemStyles | None = None) -> Drawing:
-    """Singular values in falling order, each divided by the first, on a logarithmic scale: a line a system, mean over seeds.
+    """Draw singular values in descending order, divided by the first, on a log scale: a line per system, mean over seeds.
 
-    A cloud that uses all directions alike is flat; one that lies in few falls soon (dimensional collapse:
-    Jing et al. 2022, arXiv 2110.09348).
-    Raises DataError where the seeds of a system have different widths.
+    Embeddings that use all directions equally give a flat line; a steep fall shows dimensional collapse (Jing et al. 2022, arXiv
+    2110.09348).
+
+    Raises:
+        DataError: the seeds of a system have different widths.
     """
     check_drawable(spectra, "singular spectra")
     records: list[list[object]] = []
@@ -97,7 +99,7 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: Sys
             )  # fmt: skip
             records += [[system, int(rank), float(mean), len(seeds)] for rank, mean in zip(ranks, means, strict=True)]
         axes.set_yscale("log")
-        # Its own formatter would write markup, which figures show as it is.
+        # The default formatter writes markup, which figures would show verbatim.
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-")))
         axes.set_xlabel("rank of the singular value")
         axes.set_ylabel("singular value / largest")
@@ -113,11 +115,10 @@ def singular_spectra(spectra: Mapping[str, Sequence[np.ndarray]], *, styles: Sys
 
 
 def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
-    """The same sentences under each system, a panel each: the plane of the first two principal components,
-    turned to lie like the first panel.
+    """Draw the same sentences for each system, a panel each: the plane of the first two principal components, rotated to match panel 1.
 
-    Colours are the parts of the task, the largest first. In a page of HTML the sentence of a point shows when the mouse rests on it;
-    the files hold its number only, for data sets have licences of their own.
+    Colours show the subsets of the task, largest first. On an HTML page the mouse shows the sentence of a point; the files have only its
+    number, because data sets have their own licences.
     """
     check_drawable(samples, "embedding map")
     first = next(iter(samples.values()))
@@ -165,8 +166,7 @@ def embedding_map(samples: Mapping[str, Sample], *, task: str) -> Drawing:
 
 
 def principal_plane(embeddings_UD: np.ndarray) -> tuple[np.ndarray, float]:
-    """(U, 2) coordinates of normalised embeddings along their first two principal components,
-    and the share of the variance that lies there."""
+    """Return (U, 2) coordinates of normalised embeddings on their first two principal components, and the explained share of variance."""
     units = embeddings_UD.astype(np.float64)
     units /= np.linalg.norm(units, axis=1, keepdims=True)
     left, values, _ = np.linalg.svd(units - units.mean(axis=0), full_matrices=False)
@@ -175,7 +175,7 @@ def principal_plane(embeddings_UD: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def _parts(subsets: Sequence[str]) -> list[str]:
-    """The parts with a colour of their own, most frequent first; the rest is `other`."""
+    """The subsets with their own colour, most frequent first; the others share `other`."""
     counts = {part: list(subsets).count(part) for part in dict.fromkeys(subsets)}
     ranked = sorted(counts, key=lambda part: -counts[part])
     return ranked if len(ranked) <= 6 else [*ranked[:5], OTHER]
@@ -204,13 +204,16 @@ LONGEST_LABEL = 44  # characters of a sentence beside its row
 
 
 def similarity_maps(embeddings: Mapping[str, np.ndarray], sentences: Sequence[str], *, topics: Sequence[str] | None = None) -> Drawing:
-    """Cosines of every two of S sentences under each model, on one scale.
+    """Draw the matrix of cosines of S sentences for each model, on one scale (as SupMPN, Figure 2).
 
-    embeddings: model -> (S, D) in the order of the sentences; D may differ. topics: one a sentence;
-    lines part them, and the caption gives for each model the mean cosine within topics less that between topics (SupMPN's picture:
-    weather, sport, smartphone, food). The scale runs from 0, or the lowest cosine if that is below, to 1, so that models compare.
-    Numbers stand in the cells of up to 16 sentences.
-    Raises DataError where shapes do not fit, a sentence has no direction (zeros, NaN), or there is nothing to draw.
+    The scale runs from 0 (or the lowest cosine if negative) to 1. Up to 16 sentences, the cells show their numbers.
+
+    Args:
+        embeddings: model -> (S, D) in the order of the sentences; D may differ.
+        topics: one per sentence. Lines separate them, and the caption gives the mean cosine within topics minus that between topics.
+
+    Raises:
+        DataError: shapes do not match, an embedding is zero or not finite, or there is nothing to draw.
     """
     cosines = {model: _cosines(model, values, len(sentences)) for model, values in embeddings.items()}
     if not cosines or len(sentences) < 2:
@@ -246,18 +249,15 @@ def similarity_maps(embeddings: Mapping[str, np.ndarray], sentences: Sequence[st
             if row < column
         ]
         return save(
-            figure,
-            name="similarity",
-            caption=_caption(cosines, topics),
-            header=["model", "sentence1", "sentence2", "cosine"],
+            figure, name="similarity", caption=_caption(cosines, topics), header=["model", "sentence1", "sentence2", "cosine"],
             records=records,
-        )
+        )  # fmt: skip
 
 
 def _cosines(model: str, values: np.ndarray, num_sentences: int) -> np.ndarray:
     """(S, S) float64."""
     if values.ndim != 2 or len(values) != num_sentences:
-        raise _unfit(model, f"embeddings of shape {tuple(values.shape)}", f"a row for each of {num_sentences} sentences")
+        raise _unfit(model, f"embeddings of shape {tuple(values.shape)}", f"one row for each of {num_sentences} sentences")
     lengths = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
     if not (np.isfinite(lengths).all() and (lengths > 0).all()):
         raise _unfit(model, f"no direction for sentence {int(np.argmin(np.nan_to_num(lengths, nan=0, posinf=0))) + 1}", "finite embeddings")
@@ -293,4 +293,4 @@ def _short(value: float) -> str:
 
 
 def _unfit(where: str, found: str, expected: str) -> DataError:
-    return DataError(where=where, found=found, expected=expected, remedy="Embed the same sentences, in their order, with every model.")
+    return DataError(where=where, found=found, expected=expected, remedy="Embed the same sentences, in the same order, with every model.")

@@ -1,4 +1,4 @@
-"""The report's figures: scores against regulators, over a grid, along training, and as differences with their intervals."""
+"""Figures of a sweep: scores against regulators, over a grid, along training, and differences with intervals."""
 
 from __future__ import annotations
 
@@ -37,14 +37,13 @@ from sentdist.report.style import (
 )
 from sentdist.text import PALETTE
 
-CELL_LETTERS = 14  # of a column's title in one line of a heat map, at 1.15 inches a column
+CELL_LETTERS = 14  # characters in a line of a column's title in a heat map, at 1.15 inches a column
 MOST_BINS = 120  # of steps, along a learning curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class LearningCurve:
-    """What one run went through: the loss (in its objective's units, mean over anchors) of steps,
-    and dev scores (× 100) at some of them."""
+    """The curve of one run: loss (in units of its objective, mean over anchors) by step, and dev scores (× 100) at some steps."""
 
     label: str
     seed: int
@@ -55,9 +54,9 @@ class LearningCurve:
 
 
 def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[int, float] | None = None, unit: str) -> Drawing:
-    """The score against the number of regulators: mean, band of ± 1 sd over seeds, every seed a dot; the paper's curve in a panel beside.
+    """Draw the score against the number of regulators: mean, band of ± 1 sd over seeds, a dot per seed; the paper's curve beside it.
 
-    Both panels span equally many points, so that slopes compare although levels (another encoder, other data) do not.
+    Both panels span the same number of points, so slopes are comparable although levels (other encoder and data) are not.
     """
     counts = sorted(scores)
     check_drawable(counts, "regulators curve")
@@ -86,16 +85,12 @@ def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[in
         records += [["paper", count, score, None, 5] for count, score in (paper or {}).items()]
         caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
         if paper:
-            caption += " Both panels span equally many points; levels differ because encoder and data do."
+            caption += " Both panels span the same number of points; levels differ because encoder and data differ."
         return save(figure, name="regulators", caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
 
 
-def heat_map(
-    cells: Mapping[tuple[str, str], Sequence[float]],
-    *,
-    unit: str,
-) -> Drawing:
-    """The mean score of every (row, column) of a grid, its sd over seeds below, the best cell framed; an empty cell was not run."""
+def heat_map(cells: Mapping[tuple[str, str], Sequence[float]], *, unit: str) -> Drawing:
+    """Draw the mean score and sd over seeds of every (row, column) of a grid; the best cell is framed."""
     check_drawable(cells, "heat map")
     rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
     summaries = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
@@ -148,10 +143,13 @@ def learning_curves(
     objectives: Mapping[str, str] | None = None,
     num_systems: int | None = None,
 ) -> Drawing:
-    """Loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds or more have the step.
+    """Draw loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds have the step.
 
-    Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy. objectives: of labels; their losses
-    have different units, and a panel each. num_systems: of which these are the baseline and the best.
+    Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy.
+
+    Args:
+        objectives: label -> objective; each objective has its own units and panel.
+        num_systems: number of all systems, if only the baseline and the best are drawn.
     """
     check_drawable(curves, "learning curves")
     labels = list(dict.fromkeys(curve.label for curve in curves))
@@ -187,7 +185,7 @@ def learning_curves(
 
 
 def _label_steps(axes: Sequence[Axes], kinds: Sequence[str], dev_unit: str | None) -> None:
-    """Words along the axes: losses, a panel each kind, above the dev score, where there is one."""
+    """Label the axes: losses, a panel per objective, above the dev score if there is one."""
     for panel, kind in enumerate(kinds):
         axes[panel].set_ylabel("training loss" if len(kinds) == 1 else f"loss:\n{kind}")
     axes[-1].set_xlabel("optimizer step")
@@ -200,15 +198,15 @@ def _label_steps(axes: Sequence[Axes], kinds: Sequence[str], dev_unit: str | Non
 
 
 def _learning_notes(per_bin: int, *, num_panels: int, num_drawn: int, num_systems: int | None) -> str:
-    """What a caption says beside what the axes are. per_bin: steps over which losses are averaged."""
+    """Notes in the caption. per_bin: steps over which losses are averaged."""
     binned = f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
-    apart = " Each objective has its own panel, for their losses do not compare." if num_panels > 1 else ""
+    apart = " Each objective has its own panel, since their losses are not comparable." if num_panels > 1 else ""
     chosen = f" {num_drawn} of {num_systems} trained systems: the baseline and the best." if num_drawn < (num_systems or 0) else ""
     return f"{binned}{apart}{chosen}"
 
 
 def _legend_above(figure: Figure, panels: Sequence[Axes]) -> None:
-    """One legend over the figure, of all that its panels label."""
+    """Draw one legend above the figure for all panels."""
     found = [axes.get_legend_handles_labels() for axes in panels]
     handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
     figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
@@ -231,7 +229,7 @@ def _band(
 
 
 def _binned(curve: LearningCurve, per_bin: int) -> dict[int, float]:
-    """Bin's middle step -> mean loss of its steps."""
+    """Middle step of a bin -> mean loss of its steps."""
     bins: dict[int, list[float]] = {}
     for step, loss in zip(curve.steps, curve.losses, strict=True):
         bins.setdefault(step // per_bin, []).append(loss)
@@ -239,7 +237,7 @@ def _binned(curve: LearningCurve, per_bin: int) -> dict[int, float]:
 
 
 def _over_seeds(runs: Sequence[Mapping[int, float]]) -> tuple[list[int], list[float], list[float | None], list[int]]:
-    """Steps, means, sds and numbers of seeds; runs that stopped early are absent from later steps."""
+    """Steps, means, sds and numbers of seeds; runs that stopped early have no later steps."""
     steps = sorted({step for run in runs for step in run})
     found = [summarize([run[step] for run in runs if step in run]) for step in steps]
     return steps, [one.mean for one in found], [one.sd for one in found], [one.num_seeds for one in found]
@@ -257,31 +255,28 @@ def _plural(counts: Sequence[int], noun: str) -> str:
 
 PANELS_A_ROW = 4
 MOST_LINES = 40  # a panel; the table has all
-LONGEST_NAME = 60  # letters; a longer one takes further lines
+LONGEST_NAME = 60  # characters in a line
 LEAST_AXIS_IN = 3.0  # inches
 NONE: Mapping[str, str] = MappingProxyType({})
 HEADER = ("difference", "low", "high", "p over table", "speaks of")
 
 
 def forest_plot(
-    differences: Mapping[str, Difference],
-    *,
-    baseline: str,
-    unit: str,
-    against: Mapping[str, str] = NONE,
-    apart: str = "",
+    differences: Mapping[str, Difference], *, baseline: str, unit: str, against: Mapping[str, str] = NONE, apart: str = ""
 ) -> Drawing:
-    """One line a system: its difference from the baseline with the 95 % interval; filled where p < 0.05 over the table.
+    """Draw a line per system: its difference from the baseline with the 95 % interval; filled if p < 0.05 over the table.
 
-    baseline: what differences are from, in words. against: system -> the row that its difference is from, where not all are from one;
-    apart: a sentence on systems of which `baseline` does not speak.
+    Args:
+        baseline: the reference, in words.
+        against: system -> its reference, if there are several.
+        apart: a sentence on systems with another reference than `baseline`.
     """
     check_drawable(differences, "forest plot")
     with house_style():
         names = [textwrap.fill(system, LONGEST_NAME) for system in differences]
         letters = max(len(line) for name in names for line in name.splitlines())
         line_in = 0.36 + TITLE_LINE_IN * max(name.count("\n") for name in names)
-        # inches: a letter of 9 points takes 0.075, what is said to the right 1.2
+        # inches: a character of 9 points takes 0.075, the text on the right 1.2
         figure, (axes,) = canvas(width=max(7.2, 0.075 * letters + 1.2 + LEAST_AXIS_IN), height=1.1 + line_in * len(differences))
         span = _span(differences.values())
         _lines(axes, list(differences.values()), span)
@@ -312,16 +307,16 @@ def task_forest(
     against: Mapping[str, str] = NONE,
     apart: str = "",
 ) -> Drawing:
-    """A panel a task, a line a system, one scale for all: which tasks a difference of averages comes from.
+    """Draw a panel per task and a line per system, on one scale, to show which tasks a difference of averages comes from.
 
-    Of many systems those are drawn that differ most, on average over tasks. baseline, against, apart: see `forest_plot`.
+    Of many systems, those with the largest mean differences are drawn. baseline, against, apart: see `forest_plot`.
     """
     check_drawable(differences, "forest plot")
     everyone, differences = differences, _most_different(differences)
     columns = min(PANELS_A_ROW, len(tasks))
     rows = -(-len(tasks) // columns)
     with house_style():
-        names_in = max(2.4, min(5.0, 0.4 + 0.06 * max(map(len, differences))))  # inches: a letter of 7.5 points takes 0.06
+        names_in = max(2.4, min(5.0, 0.4 + 0.06 * max(map(len, differences))))  # inches: a character of 7.5 points takes 0.06
         figure, panels = canvas(
             width=names_in + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns
         )
@@ -369,7 +364,7 @@ def _sentence(words: str) -> str:
 
 
 def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:
-    """The systems that differ most, as many as a panel has room for, in the order given."""
+    """The MOST_LINES systems that differ most, in the given order."""
 
     def distance(system: str) -> float:
         found = differences[system].values()
@@ -380,14 +375,14 @@ def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapp
 
 
 def _over(differences: Iterable[Difference]) -> str:
-    """What the intervals speak of; those of one seed know nothing of other seeds."""
+    """What the intervals are over; those of one seed do not cover other seeds."""
     found = {one.about for one in differences}
     spoken = [SPEAKS_OF[about] for about in SPEAKS_OF if about in found]
     return f" over {'; of some over '.join(spoken)}" if spoken else ""
 
 
 def _span(differences: Iterable[Difference]) -> tuple[float, float]:
-    """The ends of an axis that holds 0, every difference and every interval."""
+    """The ends of an axis that contains 0, all differences and all intervals."""
     ends = [0.0, *(end for one in differences for end in (one.low, one.high, one.difference) if end is not None)]
     pad = 0.06 * (max(ends) - min(ends) or 1.0)
     return min(ends) - pad, max(ends) + pad
@@ -395,7 +390,7 @@ def _span(differences: Iterable[Difference]) -> tuple[float, float]:
 
 def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
     axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    # In ink: a sign shows by its side of 0, and colours are those of systems in the other figures.
+    # Black: the side of 0 shows the sign, and colours mean systems in the other figures.
     drawn = [(place, difference) for place, difference in enumerate(differences) if difference is not None]
     intervals = [
         (place, difference.low, difference.high, to_rgba(INK, 1.0 if difference.is_significant else 0.45))
@@ -407,14 +402,9 @@ def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[flo
         axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
     axes.set_xlim(span)
     axes.scatter(
-        [difference.difference for _, difference in drawn],
-        [place for place, _ in drawn],
-        s=size**2,
-        c=[INK if difference.is_significant else "white" for _, difference in drawn],
-        edgecolors=INK,
-        linewidths=size / 4.4,
-        zorder=3,
-    )
+        [difference.difference for _, difference in drawn], [place for place, _ in drawn], s=size**2,
+        c=[INK if difference.is_significant else "white" for _, difference in drawn], edgecolors=INK, linewidths=size / 4.4, zorder=3,
+    )  # fmt: skip
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", length=0, labelcolor=INK)
     axes.spines["left"].set_visible(False)

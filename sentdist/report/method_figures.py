@@ -1,4 +1,4 @@
-"""The figure of the probes: what tags and words a linear model reads out of each part of the embeddings."""
+"""Figures of single methods: probes, relations and link prediction, USEB by relation, regression losses and thresholds."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Found = Mapping[str, Mapping[str, Sequence[float]]]  # system -> "tags_from_pos"
 
 
 def probe_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterator[Drawing]:
-    """The figure, where any scores have probes."""
+    """Yield the figure of the probes if any scores have probes."""
     found: dict[str, dict[str, list[float]]] = {}
     for trial in sweep.trials:
         results = records[trial.key].results if trial.key in records else {}
@@ -56,7 +56,7 @@ def probe_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterato
 
 
 def probe_plot(found: Found) -> Drawing:
-    """A line a system, a panel for tags and one for words; an adversary that works draws the other part's mark towards 0."""
+    """Draw the probes: a line per system, a panel for tags and one for words; a good adversary moves the other part's mark towards 0."""
     check_drawable(found, "probes")
     records: list[list[object]] = []
     with house_style():
@@ -82,13 +82,13 @@ def probe_plot(found: Found) -> Drawing:
             axes.grid(visible=True, axis="x")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=2)
         caption = (
-            "What linear probes read out of each part, on sentences held out (0: nothing, 1: all); mean and ± 1 standard deviation over "
+            "What linear probes predict from each part, on held-out sentences (0: nothing, 1: all); mean ± 1 standard deviation over "
             "seeds. Tags belong in the tag channels, words in the word channels; adversaries work against the others."
         )
         return save(figure, name="probes", caption=caption, header=["system", "target", "part", "mean", "sd", "seeds"], records=records)
 
 
-SCORE = "average STS score (Spearman × 100)"  # what weights are scored by
+SCORE = "average STS score (Spearman × 100)"  # of weight curves
 LINK_COLUMNS = ("MRR", "Hits@1", "Hits@3", "Hits@10")
 LINK_HEADER = ("system", "relation", *LINK_COLUMNS, "seeds")
 
@@ -108,8 +108,7 @@ class LinkRow:
 
 
 def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, styles: SystemStyles | None = None) -> Iterator[Drawing]:
-    """The matrix of every method that has relations and stands at one grid point only,
-    then the score over a weight for each relation that was varied."""
+    """Yield the matrix of relations of each method with one grid point, then the score over the weight of each varied relation."""
     trials = [trial for trial in sweep.trials if trial.key in records]
     cells = Counter(method for method, _ in dict.fromkeys((trial.method, trial.cell) for trial in trials))
     drawn: set[str | None] = set()
@@ -117,7 +116,7 @@ def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, styl
         own = [trial for trial in trials if trial.method == method]
         found = [one for trial in own if isinstance(one := records[trial.key].results.get("relations"), dict)]
         if count > 1 or not found or {trial.train for trial in own} <= drawn:
-            continue  # a grid, no relations, or another reading of an encoder that is drawn already
+            continue  # a grid, no relations, or an encoder that is drawn already
         drawn |= {trial.train for trial in own}
         names = [str(name) for name in found[0]["names"]]  # type: ignore[union-attr]
         yield relation_matrix(names, [np.array(one["cosines"]) for one in found], system=own[0].cell, name=f"relations-{method}")
@@ -126,9 +125,10 @@ def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record], *, styl
 
 
 def link_table(sweep: SweepRecord, records: Mapping[str, Record], *, printed: Mapping[str, Sequence[float]]) -> list[list[str]]:
-    """Rows under LINK_HEADER of every cell that was asked for links, and those printed for the relations among them; empty where none was.
+    """Return the rows under LINK_HEADER of every cell with link prediction, then the printed rows of the same relations.
 
-    printed: of a paper, by relation, in the order of LINK_COLUMNS.
+    Args:
+        printed: relation -> scores of a paper, in the order of LINK_COLUMNS.
     """
     results: dict[str, list[Mapping[str, object]]] = {}
     for trial in sweep.trials:
@@ -140,7 +140,7 @@ def link_table(sweep: SweepRecord, records: Mapping[str, Record], *, printed: Ma
 
 
 def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dict[str, dict[str, dict[float, list[float]]]]:
-    """relation -> cell -> weight -> scores of seeds."""
+    """Relation -> cell -> weight -> scores of seeds."""
     found: dict[str, dict[str, dict[float, list[float]]]] = {}
     for trial in trials:
         curve = records[trial.key].results.get("weight_curve")
@@ -154,13 +154,12 @@ def _curves(trials: Sequence[TrialRecord], records: Mapping[str, Record]) -> dic
 
 
 def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, system: str, name: str) -> Drawing:
-    """Cosines between relation vectors, (K, K) of each seed, as a map of their means;
-    sd over seeds in the table (arXiv 2212.08802, Figure 4)."""
+    """Draw the mean over seeds of the (K, K) cosines between relation vectors; the table has the sd (arXiv 2212.08802, Figure 4)."""
     if not cosines or any(np.shape(matrix) != (len(names), len(names)) for matrix in cosines):
         raise DataError(
             where="relation matrix",
             found=f"matrices of shapes {sorted({np.shape(matrix) for matrix in cosines})} for {len(names)} relations",
-            expected="at least one matrix with a row and a column a relation",
+            expected="at least one matrix with a row and a column per relation",
             remedy="Draw encoders of one recipe together.",
         )
     stacked = np.stack([np.asarray(matrix, dtype=np.float64) for matrix in cosines])
@@ -193,13 +192,9 @@ def relation_matrix(names: Sequence[str], cosines: Sequence[np.ndarray], *, syst
 
 
 def weight_curves(
-    scores: Mapping[str, Mapping[float, Sequence[float]]],
-    *,
-    relation: str,
-    name: str,
-    styles: SystemStyles | None = None,
+    scores: Mapping[str, Mapping[float, Sequence[float]]], *, relation: str, name: str, styles: SystemStyles | None = None
 ) -> Drawing:
-    """The score against the weight of one relation, a line a system: mean and band of ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
+    """Draw the score against the weight of one relation: a line per system, mean ± 1 sd over seeds (arXiv 2212.08802, Figure 3)."""
     check_drawable([curve for curve in scores.values() if curve], "weight curves")
     records: list[list[object]] = []
     with house_style():
@@ -220,17 +215,17 @@ def weight_curves(
         if len(scores) > 1:
             figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=2)
         caption = (
-            f"{SCORE[0].upper()}{SCORE[1:]} against the weight of {relation}, the other weights as they are; band: ± 1 "
+            f"{SCORE[0].upper()}{SCORE[1:]} against the weight of {relation}, the other weights unchanged; band: ± 1 "
             "standard deviation over seeds."
         )
         return save(figure, name=name, caption=caption, header=["system", "weight", "mean", "sd", "seeds"], records=records)
 
 
 def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: str) -> list[LinkRow]:
-    """The rows of a link-prediction table from the results of each system's trials (arXiv 2212.08802, Table 7);
-    systems without any are left out.
+    """Return the rows of a link-prediction table (arXiv 2212.08802, Table 7), without systems that have no results.
 
-    results: of each system, one mapping a seed, with "{task}.{relation}.mrr" and so on, × 100.
+    Args:
+        results: system -> one mapping per seed, with keys like "{task}.{relation}.mrr", × 100.
     """
     rows = []
     for system, trials in results.items():
@@ -250,7 +245,7 @@ def link_rows(results: Mapping[str, Sequence[Mapping[str, object]]], *, task: st
 
 
 def printed_link_rows(printed: Mapping[str, Sequence[float]], relations: Iterable[str]) -> list[LinkRow]:
-    """What a paper prints for these relations."""
+    """Return the printed rows of these relations."""
     return [
         LinkRow(system="paper (BERT-base)", relation=relation, means=tuple(map(float, printed[relation])), num_seeds=1)
         for relation in relations
@@ -263,10 +258,11 @@ TaskSummaries = Mapping[str, Mapping[str, Summary]]  # relation -> task -> over 
 
 
 def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (), *, styles: SystemStyles | None = None) -> Drawing:
-    """A panel a task, a line a relation, a mark a system: mean over seeds ± 1 standard deviation, filled for the best relation of each.
+    """Draw USEB by relation: a panel per task, a line per relation, a mark (mean ± 1 sd over seeds) per system, filled for the best.
 
-    rows: of systems that were scored by each relation, under `params[RELATION]`. others: of systems that know no relation, each a
-    dashed line.
+    Args:
+        rows: scored by one relation each, `params[RELATION]`.
+        others: of systems without relations, drawn as dashed lines.
     """
     systems = {label: _by_relation(label, rows) for label in dict.fromkeys(map(_system, rows))}
     check_drawable([by_relation for by_relation in systems.values() if by_relation], "USEB by relation")
@@ -300,7 +296,7 @@ def relations_alone(rows: Sequence[ResultRow], others: Sequence[ResultRow] = (),
         dashed = " Dashed: without relations." if lines else ""
         caption = (
             "USEB by each relation alone (precision × 100), mean ± 1 standard deviation over seeds; filled: the best relation of a task, "
-            f"which is seen on its test data, as in the paper.{dashed}"
+            f"chosen on its test data, as in the paper.{dashed}"
         )
         header = ["system", "relation", "task", "mean", "sd", "seeds"]
         return save(figure, name="useb-relations", caption=caption, header=header, records=records)
@@ -332,22 +328,17 @@ def _by_relation(label: str, rows: Sequence[ResultRow]) -> dict[str, dict[str, S
 
 
 def _means(rows: Sequence[ResultRow]) -> dict[str, Summary]:
-    """Task -> over seeds, of tasks that all rows have."""
+    """Task -> summary over seeds, for tasks that all rows have."""
     values = {task: [row.scores.get(task) for row in rows] for task in FOUR}
     return {task: summarize(np.array(scores, dtype=float).tolist()) for task, scores in values.items() if scores and None not in scores}
 
 
-TITLES = {
-    "translated_relu": "Translated ReLU",
-    "smooth_k2": "Smooth K2",
-    "l1": "L1",
-    "mse": "MSE",
-}
+TITLES = {"translated_relu": "Translated ReLU", "smooth_k2": "Smooth K2", "l1": "L1", "mse": "MSE"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LossShape:
-    """A regression loss: one of TITLES with slope k and threshold x0 (label units); l1 and mse are at k = 1 and x0 = 0."""
+    """A regression loss of TITLES with slope k and threshold x0 (label units); l1 and mse have k = 1 and x0 = 0."""
 
     loss: str
     slope: float = 1.0
@@ -360,12 +351,12 @@ class LossShape:
         )
 
     def values(self, errors: np.ndarray) -> np.ndarray:
-        """Loss of each error |p − y|: k·max(0, x − x0), or its square times k."""
+        """Return the loss at errors x = |p − y|: k·max(0, x − x0), or k·max(0, x − x0)²."""
         beyond = np.maximum(errors - self.threshold, 0.0)
         return self.slope * (beyond if self._is_linear else beyond**2)
 
     def slopes(self, errors: np.ndarray) -> np.ndarray:
-        """Derivative at each error; at the threshold itself that from the right."""
+        """Return the derivative at each error; at the threshold the one from the right."""
         beyond = errors - self.threshold
         return np.where(beyond >= 0, self.slope * (1.0 if self._is_linear else 2 * beyond), 0.0)
 
@@ -376,7 +367,7 @@ class LossShape:
 
 @dataclass(frozen=True, kw_only=True)
 class ThresholdCell:
-    """Where a run stands in the search: its loss, how it treats predictions outside the range, slope k and threshold x0."""
+    """A point of the grid: loss, treatment of predictions outside the range, slope k and threshold x0."""
 
     loss: str
     boundary: str
@@ -385,7 +376,7 @@ class ThresholdCell:
 
 
 def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit: str, name: str) -> Drawing:
-    """The mean score over k and x0: one panel a loss (rows) and boundary mode (columns), one scale for all; the best cell is marked."""
+    """Draw the mean score over k and x0: a panel per loss (rows) and boundary mode (columns), one scale; the best cell is marked."""
     check_drawable(scores, "threshold surfaces")
     losses = list(dict.fromkeys(cell.loss for cell in scores))
     boundaries = list(dict.fromkeys(cell.boundary for cell in scores))
@@ -421,8 +412,7 @@ def threshold_surfaces(scores: Mapping[ThresholdCell, Sequence[float]], *, unit:
 
 
 def loss_shapes(shapes: Sequence[LossShape]) -> Drawing:
-    """Each loss and its derivative against the error |p − y|, from 0 to 1, the distance of two labels;
-    dashed: half of it, the next label's side."""
+    """Draw each loss and its derivative against the error |p − y| from 0 to 1 (the distance of two labels); dashed: half of it."""
     check_drawable(shapes, "loss shapes")
     errors = np.linspace(0.0, 1.0, 201)
     with house_style():
@@ -431,7 +421,7 @@ def loss_shapes(shapes: Sequence[LossShape]) -> Drawing:
         for place, shape in enumerate(shapes):
             color, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
             for one, values in ((axes[0], shape.values(errors)), (axes[1], shape.slopes(errors))):
-                # A jump is drawn as a gap: the derivative has no values between.
+                # A jump is drawn as a gap, since the derivative has no values between.
                 gaps = np.where(np.abs(np.diff(values, append=values[-1])) > 20 * shape.slope / len(errors), np.nan, values)
                 one.plot(errors, gaps, color=color, marker=marker, markevery=(10 * place, 50), markeredgecolor="white", label=shape.title)
             rows = zip(errors.tolist(), shape.values(errors).tolist(), shape.slopes(errors).tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""The head of a sweep's page: its findings in plain sentences, and with what they were found."""
+"""The head of a sweep's page: findings in sentences, facts on trials and training, gains over the untouched encoder."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
-MOST_SPOKEN = 6  # rows of which the head of a page speaks
-MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more there are
+MOST_SPOKEN = 6  # rows that the head of a page mentions
+MOST_NAMED = 3  # values of one kind that are listed; of the others only the number is given
 
 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
-    """For a reader in a hurry: how each method compares with the baseline, of its cells the one that dev chose."""
+    """Summarize how the cell of each method that dev chose compares with the baseline."""
     rows = spoken_rows(sweep, table, records)
     if said := verdicts(table, [line.label for line in rows]):
         return said
@@ -32,15 +32,14 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
 
 
 def verdicts(table: ResultTable, labels: Sequence[str]) -> list[str]:
-    """How rows compare, a sentence each, and what that is corrected for; none where nothing is compared."""
+    """Return a sentence per compared row, and how the tests are corrected; [] if nothing is compared."""
     said = [one for label in labels if (one := table.verdict(label))]
     more = [f"The table has {counted(len(said) - MOST_SPOKEN, 'more row')}."] if len(said) > MOST_SPOKEN else []
     return [*said[:MOST_SPOKEN], *more, *filter(None, [corrected(table.num_tests)] if said else [])]
 
 
 def spoken_rows(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[Line]:
-    """A row of each method that has a score, of its cells the one that dev chose: the headline method, others that were trained, the rest.
-    The baseline is last, since others are compared with it."""
+    """Return one scored row per method (the cell that dev chose): headline method, other trained methods, the rest; baseline last."""
     methods = list(cast(Mapping[str, Json], sweep.recipe["methods"]))
     ranked = [cell.label for cell in cells_by_dev(sweep, records)]
     against = {line.method for line in table.lines if line.is_baseline}
@@ -64,22 +63,22 @@ def spoken_rows(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Re
 
 
 def scored(line: Line, table: ResultTable) -> str:
-    """What a row scores in the leading column."""
+    """Return the score of a row in the leading column, in words."""
     summary = line.cells[table.lead].summary
     return f"{line.label} {'has no score' if summary is None else f'scores {summary.mean:.2f}'} ({column_words(table)})"
 
 
 def rests_on(table: ResultTable, line: Line | None) -> str:
-    """Behind how many seeds and test items a row's score in the leading column stands; "" for a row without a score."""
+    """Return on how many seeds and test items a row's score in the leading column rests; "" for a row without a score."""
     if line is None or line.cells[table.lead].summary is None:
         return ""
-    behind = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
-    behind += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
-    return f"It rests on {' and '.join(behind)}." if behind else ""
+    basis = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
+    basis += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
+    return f"It rests on {' and '.join(basis)}." if basis else ""
 
 
 def standing(line: Line, table: ResultTable) -> str:
-    """Where a row stands against the best row; said where there is no baseline."""
+    """Compare a row with the best row, in words; for tables without a baseline."""
     column = table.lead
     means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
     best = max(means, key=lambda label: means[label])
@@ -95,12 +94,12 @@ def standing(line: Line, table: ResultTable) -> str:
 
 
 def column_words(table: ResultTable) -> str:
-    """What the leading column is."""
+    """Return the name of the leading column in words."""
     return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
-    """What a sweep was made with: name -> value, for the head of its page. What varies is a list."""
+    """Return the facts at the head of a sweep's page (name -> value); values that vary are listed."""
     cells = list(facts)
     trained = [one.train for one in cells if one.train is not None]
     newest = max(records.values(), key=lambda record: record.created_at)
@@ -125,7 +124,7 @@ def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterabl
 
 
 def _machine(record: Record) -> str:
-    """Processor, and GPUs where a training had some; not its name, which says nothing to others."""
+    """Processor, and GPUs if a training had any; the host name would mean nothing to others."""
     gpus, workers = record.runtime.get("gpus_per_worker"), record.runtime.get("workers", 1)
     parts = [record.environment.get("processor", "")]
     parts += [f"{workers} × {gpus:g} GPU" if gpus != 1 else f"{workers} GPU"] if isinstance(gpus, int | float) and gpus else []
@@ -133,7 +132,7 @@ def _machine(record: Record) -> str:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """Distinct values in their order, few of them named; "" for none."""
+    """The first distinct values and the number of the others; "" for none."""
     texts: Sequence[str] = list(dict.fromkeys(_text(value) for value in values if value not in (None, "")))
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return ", ".join(texts[:MOST_NAMED]) + more
@@ -145,7 +144,7 @@ def _text(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What dev chose minus the best untouched encoder, in the lead column of the report's first table, tested as the report does."""
+    """The cell that dev chose minus the best untouched encoder, in the lead column of the report's first table, tested as there."""
 
     chosen: DevCell
     untouched: TrialRecord
@@ -154,18 +153,18 @@ class Gain:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the chosen cell is better, by more than chance explains."""
+        """Whether the chosen cell is significantly better."""
         found = self.compared.differences[self.column]
         return found.difference > 0 and found.is_significant
 
     @property
     def line(self) -> str:
-        """The two and the verdict."""
+        """The comparison as a sentence."""
         return in_words(self.compared, self.column)
 
 
 def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None:
-    """Test what dev chose against the best untouched encoder. None: dev chose nothing, or the sweep scores no untouched encoder."""
+    """Test the cell that dev chose against the best untouched encoder; None if one of the two is missing."""
     records = sweep.records(store)
     cells, scored = cells_by_dev(sweep, records), sweep_rows(sweep, store, records)
     rows = next(table_rows(scored), None)
@@ -183,9 +182,9 @@ def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None
 
 
 def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
-    """Says that no trained row is above the encoder as it was; "" where one is, or where one of the two is not scored.
+    """Return a warning if no trained row is above the untouched encoder, else "" (also if one of the two is not scored).
 
-    By the means of test scores that stand in the table: of the tasks that speak for the sweep.
+    Compares mean test scores over the lead tasks of the sweep.
     """
     seeds = seed_results(sweep, records)
     column, tasks = lead_tasks(seeds)
@@ -210,7 +209,7 @@ def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
 
 
 def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
-    """Says that the recipe names no baseline, and how to name one; "" where it does, or where nothing is scored."""
+    """Return a hint if the recipe names no baseline, and how to name one; "" if it does, or if nothing is scored."""
     scored = list(dict.fromkeys(trial.method for trial in sweep.trials if trial.key in records))
     if sweep.baseline is not None or not scored:
         return ""
