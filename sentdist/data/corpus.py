@@ -157,12 +157,7 @@ def _stacked(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _damaged(path: Path, found: str) -> DataError:
-    return DataError(
-        where=str(path),
-        found=found,
-        expected=EXPECTED,
-        remedy=drop_remedy(path),
-    )
+    return DataError(where=str(path), found=found, expected=EXPECTED, remedy=drop_remedy(path))
 
 
 LONG_WORDS = 256  # a sentence of more words is cut by every encoder at hand (most read 512 tokens, many recipes 75)

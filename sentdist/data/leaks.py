@@ -26,10 +26,7 @@ def fold_text(sentence: str) -> str:
     return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
 
 
-def pairs_seen(
-    test: Iterable[tuple[str, str]],
-    train: Iterable[tuple[str, str]],
-) -> np.ndarray:
+def pairs_seen(test: Iterable[tuple[str, str]], train: Iterable[tuple[str, str]]) -> np.ndarray:
     """Return (P,) bool: is this test pair, folded and in either order, among the training pairs?
 
     STS-B train against STS12–16 test: 4755 of 12544 pairs as written and in order, 4759 in either order, 4760 after folding too.

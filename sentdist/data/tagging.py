@@ -385,9 +385,4 @@ def _names(folder: Path, name: str) -> tuple[str, ...]:
 
 
 def _damaged(folder: Path, found: str) -> DataError:
-    return DataError(
-        where=str(folder),
-        found=found,
-        expected=EXPECTED,
-        remedy=drop_remedy(folder),
-    )
+    return DataError(where=str(folder), found=found, expected=EXPECTED, remedy=drop_remedy(folder))

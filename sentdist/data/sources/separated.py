@@ -283,10 +283,7 @@ def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
         words = begin.split()
         if 20 * sum(FOREIGN_WORD.search(word) is not None for word in words) > len(words):
             raise _complaint(
-                name,
-                "text that is neither UTF-8 nor of Western Europe: read as that, it would be other letters",
-                "UTF-8",
-                remedy,
+                name, "text that is neither UTF-8 nor of Western Europe: read as that, it would be other letters", "UTF-8", remedy
             ) from None
         if found := hardly_western(begin):
             raise _complaint(name, found, "UTF-8", remedy) from None
