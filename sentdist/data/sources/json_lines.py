@@ -89,7 +89,7 @@ def values_in(text: str) -> object:
 
 
 def objects_in(where: str, value: object) -> Objects:
-    """Return a value as a list of objects: itself, the only list or object under the keys of an object, or arrays as in `rows_in`.
+    """Return a value as a list of objects: itself, the list of objects in an object without other lists, or arrays as in `rows_in`.
 
     Raises:
         DataError: any other value.
