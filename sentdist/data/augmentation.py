@@ -56,12 +56,9 @@ def find_nltk(name: str, *, folder: Path | None = None) -> PathPointer:
             return nltk.data.find(place, paths=None if folder is None else [str(folder)])
         except LookupError:
             continue
-    raise DataError(
-        where=f"nltk {name}",
-        found=f"nothing in {folder or ', '.join(nltk.data.path)}",
-        expected=f"NLTK's data set {package}",
-        remedy=f"Get it with `python -m nltk.downloader {package}`, or put it under nltk_data in the data root (or NLTK_DATA).",
-    )
+    found = f"nothing in {folder or ', '.join(nltk.data.path)}"
+    remedy = f"Get it with `python -m nltk.downloader {package}`, or put it under nltk_data in the data root (or NLTK_DATA)."
+    raise DataError(where=f"nltk {name}", found=found, expected=f"NLTK's data set {package}", remedy=remedy)
 
 
 PUNCTUATION = ".,;:!?\"'()[]"
@@ -167,12 +164,9 @@ def _wordnet(folder: Path | None) -> WordNetCorpusReader:
             warnings.filterwarnings("ignore", message="The multilingual functions")  # only English is used
             return WordNetCorpusReader(place, None)
     except Exception as error:  # NLTK's parser raises various errors
-        raise DataError(
-            where=str(place),
-            found=f"a WordNet that cannot be read ({first_line(error)})",
-            expected="WordNet in NLTK's format",
-            remedy="Fetch it again with `python -m nltk.downloader wordnet`.",
-        ) from error
+        found = f"a WordNet that cannot be read ({first_line(error)})"
+        remedy = "Fetch it again with `python -m nltk.downloader wordnet`."
+        raise DataError(where=str(place), found=found, expected="WordNet in NLTK's format", remedy=remedy) from error
 
 
 def _some_places(count: int, num_chosen: int, seed: int, stream: str) -> list[int]:
@@ -187,9 +181,5 @@ def _share(fraction: float, num_words: int) -> int:
 
 def _check(fraction: float, where: str) -> None:
     if not 0 < fraction <= 1:
-        raise DataError(
-            where=f"{where}.fraction",
-            found=str(fraction),
-            expected="a share of the words above 0, at most 1",
-            remedy="The paper uses 0.1 and 0.2.",
-        )
+        remedy = "The paper uses 0.1 and 0.2."
+        raise DataError(where=f"{where}.fraction", found=str(fraction), expected="a share of the words above 0, at most 1", remedy=remedy)

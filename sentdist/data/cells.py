@@ -39,12 +39,8 @@ def row_name(row: int) -> str:
 def text_in(cell: object, *, where: str, row: int, column: str) -> str:
     """Return the text of a cell, "" for None; raise DataError for other types."""
     if cell is not None and not isinstance(cell, str):
-        raise DataError(
-            where=where,
-            found=f"{column} {brief(cell)} in {row_name(row)}",
-            expected="a text",
-            remedy=ROW_FOR_EACH if isinstance(cell, list) else "Correct the row, or name another column.",
-        )
+        remedy = ROW_FOR_EACH if isinstance(cell, list) else "Correct the row, or name another column."
+        raise DataError(where=where, found=f"{column} {brief(cell)} in {row_name(row)}", expected="a text", remedy=remedy)
     return cell or ""
 
 

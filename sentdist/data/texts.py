@@ -402,10 +402,9 @@ class Texts:
     def _check_ids(self, batch: dict[str, list[object]], column: str, done: int) -> None:
         for row, (cell, sentence) in enumerate(zip(batch[column], batch[self.columns[0]], strict=True), start=done):
             if cell is None and (self.left_out is None or not is_blank(sentence)):
-                raise DataError(
-                    where=f"{self.name}: {row_name(row)}, {column}", found="no id", expected="an id for each sentence",
-                    remedy="Fill the column, or omit --id.",
-                )  # fmt: skip
+                expected = "an id for each sentence"
+                remedy = "Fill the column, or omit --id."
+                raise DataError(where=f"{self.name}: {row_name(row)}, {column}", found="no id", expected=expected, remedy=remedy)
 
 
 def open_texts(
@@ -438,10 +437,8 @@ def open_texts(
         return Texts(path=path, columns=(SENTENCE,), file_format=FileFormat(encoding=encoding))
     if suffix_of(path) not in READ:
         what_is_packed = "; for a compressed file with one sentence per line: zcat FILE | sentdist … -" if suffix_of(path) == GZIP else ""
-        raise DataError(
-            where=name, found=f"suffix {path.suffix}", expected=f"one of {SHOWN_READ}",
-            remedy=f"{other_kind(path)}{what_is_packed}.",
-        )  # fmt: skip
+        remedy = f"{other_kind(path)}{what_is_packed}."
+        raise DataError(where=name, found=f"suffix {path.suffix}", expected=f"one of {SHOWN_READ}", remedy=remedy)
     file_format = source_format(name, path)
     with _readable(path):
         known, num_rows = row_reader(path, file_format).shape()
@@ -475,22 +472,17 @@ def _check_only_column(name: str, path: Path, header: str) -> None:
     mark = next((mark for mark in ";\t|," if mark in header), None)
     if mark is not None or _is_sentence(header):
         separator = "tabs" if suffix_of(path) == ".tsv" else "commas"
-        raise DataError(
-            where=name,
-            found=f"one column, {brief(header)}",
-            expected=f"a first line that names the columns, separated by {separator}",
-            remedy="Save it so, or as .txt with one sentence per line; if that is the column's name, use --column.",
-        )
+        found = f"one column, {brief(header)}"
+        remedy = "Save it so, or as .txt with one sentence per line; if that is the column's name, use --column."
+        raise DataError(where=name, found=found, expected=f"a first line that names the columns, separated by {separator}", remedy=remedy)
 
 
 def _check_named(name: str, known: Sequence[str]) -> None:
     """Raise DataError for a first line of sentences, which would be lost, if no columns were named."""
     if (sentence := next(filter(_is_sentence, known), None)) is not None:
+        remedy = "Add a header above it; if these are names, use --column."
         raise DataError(
-            where=name,
-            found=f"a first line of sentences, such as {brief(sentence)}",
-            expected="one that names the columns",
-            remedy="Add a header above it; if these are names, use --column.",
+            where=name, found=f"a first line of sentences, such as {brief(sentence)}", expected="one that names the columns", remedy=remedy
         )
 
 
@@ -506,11 +498,9 @@ def _check_no_table(name: str, path: Path, encoding: str) -> None:
         lines = [line for line in file.read(LOOKED_AT).splitlines()[:-1] if line.strip()]
     tabs = {line.count("\t") for line in lines}
     if len(lines) > 1 and len(tabs) == 1 and (number := tabs.pop()):
+        remedy = f"Call the file {path.stem}.tsv and name its column (--column), or remove the tabs."
         raise DataError(
-            where=name,
-            found=f"{counted(number + 1, 'column')} separated by tabs",
-            expected="one sentence per line",
-            remedy=f"Call the file {path.stem}.tsv and name its column (--column), or remove the tabs.",
+            where=name, found=f"{counted(number + 1, 'column')} separated by tabs", expected="one sentence per line", remedy=remedy
         )
 
 
@@ -531,9 +521,7 @@ def _check_plain(name: str, beside: Sequence[str], columns: Sequence[str], num_c
     """Raise DataError if columns are requested of plain text."""
     if columns or beside or num_columns > 1:
         asked = ", ".join([*columns, *beside]) or f"{num_columns} columns"
+        remedy = "Omit the names of columns, or give a table."
         raise DataError(
-            where=name,
-            found=f"plain text, and {asked} asked for",
-            expected=f"a table with named columns: {SHOWN_TABLES}",
-            remedy="Omit the names of columns, or give a table.",
+            where=name, found=f"plain text, and {asked} asked for", expected=f"a table with named columns: {SHOWN_TABLES}", remedy=remedy
         )

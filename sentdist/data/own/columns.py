@@ -83,11 +83,9 @@ def _check_percent(name: str, column: str, cells: Sequence[object], place: Calla
             if len(kinds) > 1:
                 break
     if len(kinds) > 1:
+        found = f"{brief(cells[kinds[True]])} in {place(kinds[True])} and {brief(cells[kinds[False]])} in {place(kinds[False])}"
         raise DataError(
-            where=f"{name}, {column}",
-            found=f"{brief(cells[kinds[True]])} in {place(kinds[True])} and {brief(cells[kinds[False]])} in {place(kinds[False])}",
-            expected="all in percent, or none",
-            remedy="Use one notation for all scores.",
+            where=f"{name}, {column}", found=found, expected="all in percent, or none", remedy="Use one notation for all scores."
         )
 
 
@@ -213,12 +211,9 @@ def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> Da
     Args:
         likely: two of the columns, for the example.
     """
-    return DataError(
-        where=name,
-        found=f"three columns of texts, {listed(texts)}",
-        expected="to know which are alike, and whether one is a negative (a text that does not match the first)",
-        remedy=f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}.",
-    )
+    expected = "to know which are alike, and whether one is a negative (a text that does not match the first)"
+    remedy = f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}."
+    return DataError(where=name, found=f"three columns of texts, {listed(texts)}", expected=expected, remedy=remedy)
 
 
 def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
@@ -313,12 +308,8 @@ def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
 
 def without_texts(name: str, columns: Sequence[str]) -> DataError:
     """Return the error for a table of numbers or keys only."""
-    return DataError(
-        where=name,
-        found=f"columns {listed(columns)}, none of which holds texts",
-        expected=TEXT_COLUMNS,
-        remedy="Write the texts themselves instead of their numbers or keys.",
-    )
+    remedy = "Write the texts themselves instead of their numbers or keys."
+    return DataError(where=name, found=f"columns {listed(columns)}, none of which holds texts", expected=TEXT_COLUMNS, remedy=remedy)
 
 
 def named(columns: Sequence[str]) -> str:

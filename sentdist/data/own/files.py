@@ -323,12 +323,9 @@ def parts_of(name: str, path: Path) -> TableParts:
         raise _no_table(name, path, seen)
     kinds = {(suffix_of(entry), is_packed(entry)): entry for entry in reversed(tables)}
     if len(kinds) > 1:
-        raise DataError(
-            where=name,
-            found=f"a folder with files of several kinds, such as {listed([entry.name for entry in kinds.values()])}",
-            expected="the parts of one table, of one kind",
-            remedy="Name one of the files, or put the parts into a separate folder.",
-        )
+        found = f"a folder with files of several kinds, such as {listed([entry.name for entry in kinds.values()])}"
+        remedy = "Name one of the files, or put the parts into a separate folder."
+        raise DataError(where=name, found=found, expected="the parts of one table, of one kind", remedy=remedy)
     files = tuple(entry for entry in tables if not _is_empty(entry))
     if not files:
         raise no_rows(name)
@@ -358,10 +355,9 @@ def _saved_parts(name: str, folder: Path) -> TableParts:
     names = list(dict.fromkeys(split for _, split in saved))
     sides = {split: OWN_NAMES.get(split.casefold()) for split in names}
     if len(names) > 1 and (unknown := [split for split, side in sides.items() if side is None]):
-        raise DataError(
-            where=name, found=f"splits {listed(names)}", expected=f"splits called by some of {', '.join(OWN_NAMES)}",
-            remedy=f"Name the folder of one: {folder / unknown[0]}.",
-        )  # fmt: skip
+        found = f"splits {listed(names)}"
+        remedy = f"Name the folder of one: {folder / unknown[0]}."
+        raise DataError(where=name, found=found, expected=f"splits called by some of {', '.join(OWN_NAMES)}", remedy=remedy)
     splits = tuple(SIDES[sides[split] or 0] for _, split in saved) if len({*sides.values()}) > 1 else ()
     return TableParts(files=tuple(file for file, _ in saved), is_folder=True, splits=splits)
 
@@ -383,12 +379,9 @@ def format_of_parts(name: str, parts: TableParts, given: FileFormat, known_names
         encodings = {number: one for number, one in encodings.items() if one != "utf-8" or not _is_ascii(parts.files[number])}
     different = {one: parts.files[number].name for number, one in reversed(encodings.items())}
     if len(different) > 1:
-        raise DataError(
-            where=name,
-            found=listed([f"{file} in {encoding}" for encoding, file in different.items()]),
-            expected="parts in one encoding",
-            remedy="Save them all as UTF-8, or set the encoding: --encoding (tune), or --set corpus.encoding=… (a recipe).",
-        )
+        found = listed([f"{file} in {encoding}" for encoding, file in different.items()])
+        remedy = "Save them all as UTF-8, or set the encoding: --encoding (tune), or --set corpus.encoding=… (a recipe)."
+        raise DataError(where=name, found=found, expected="parts in one encoding", remedy=remedy)
     return replace(first, encoding=next(iter(different)))
 
 
@@ -438,11 +431,9 @@ def _check_same_columns(where: str, table: pa.Table, first: pa.Table, first_name
     more = [column for column in table.column_names if column not in first.column_names]
     if lacking or more:
         said = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
+        remedy = "Parts of one table need the same columns, named in the first line of each: correct that, or name one file."
         raise DataError(
-            where=where,
-            found=" but ".join(said),
-            expected=f"columns {listed(first.column_names)}, as in {first_name}",
-            remedy="Parts of one table need the same columns, named in the first line of each: correct that, or name one file.",
+            where=where, found=" but ".join(said), expected=f"columns {listed(first.column_names)}, as in {first_name}", remedy=remedy
         )
 
 
@@ -452,10 +443,9 @@ def _check_same_type(where: str, field: pa.Field, other: pa.Field, other_file: s
     try:
         pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(
-            where=f"{where}, {field.name}", found=f"values of type {_plain(field)}", expected=f"{_plain(other)}, as in {other_file}",
-            remedy="Use the same type in all parts.",
-        ) from None  # fmt: skip
+        expected = f"{_plain(other)}, as in {other_file}"
+        remedy = "Use the same type in all parts."
+        raise DataError(where=f"{where}, {field.name}", found=f"values of type {_plain(field)}", expected=expected, remedy=remedy) from None
 
 
 def _plain(field: pa.Field) -> str:
@@ -475,12 +465,9 @@ def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
         return ()
     if "" in splits:
         plain, of_split = files[splits.index("")].name, next(file.name for file, split in zip(files, splits, strict=True) if split)
-        raise DataError(
-            where=name,
-            found=f"{of_split}, which is a split by its name, beside {plain}",
-            expected="a split in the name of every file, or of no file",
-            remedy=f"Name one file, or rename them by train, dev and test: train-{plain}.",
-        )
+        found = f"{of_split}, which is a split by its name, beside {plain}"
+        remedy = f"Name one file, or rename them by train, dev and test: train-{plain}."
+        raise DataError(where=name, found=found, expected="a split in the name of every file, or of no file", remedy=remedy)
     return tuple(splits)
 
 

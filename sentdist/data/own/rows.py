@@ -179,8 +179,7 @@ def _opened(name: str, parts: TableParts | None, changed: tuple[int, ...], file:
     rows = file_rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:
-        raise DataError(
-            where=name, found="other rows held out than when the run was planned",
-            expected="the same versions of sentdist and datasketch on all machines", remedy="Install the same versions on all machines.",
-        )  # fmt: skip
+        found = "other rows held out than when the run was planned"
+        remedy = "Install the same versions on all machines."
+        raise DataError(where=name, found=found, expected="the same versions of sentdist and datasketch on all machines", remedy=remedy)
     return rows, sides.of_rows

@@ -114,10 +114,9 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if columns is not None and is_numbers(table, column):
-            raise DataError(
-                where=f"{name}, {column}", found="numbers", expected=f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}",
-                remedy="Name the columns in their order: the texts first, a score last.",
-            )  # fmt: skip
+            expected = f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}"
+            remedy = "Name the columns in their order: the texts first, a score last."
+            raise DataError(where=f"{name}, {column}", found="numbers", expected=expected, remedy=remedy)
         may_be_several = settled != "graded" and column != chosen[0]
         if not is_text(table, column) and not (may_be_several and is_texts(table, column)):
             inner = [name for name in flattened(table.select([column])).column_names if name != column]

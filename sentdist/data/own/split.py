@@ -150,12 +150,8 @@ def _own_sides(name: str, splits: Sequence[str]) -> np.ndarray:
     names = {split: OWN_NAMES.get(split.strip().casefold()) for split in dict.fromkeys(splits)}
     unknown = [split for split, side in names.items() if side is None]
     if unknown:
-        raise DataError(
-            where=f"{name}, split",
-            found=brief(unknown[0]),
-            expected=f"one of {', '.join(OWN_NAMES)}",
-            remedy="Rename it, or remove the column to have rows held out.",
-        )
+        remedy = "Rename it, or remove the column to have rows held out."
+        raise DataError(where=f"{name}, split", found=brief(unknown[0]), expected=f"one of {', '.join(OWN_NAMES)}", remedy=remedy)
     return np.array([names[split] for split in splits], dtype=np.int8)
 
 
@@ -194,12 +190,8 @@ def _drawn(
     if not free:
         if num_rows < 4 * LEAST:
             raise _too_few(name, num_rows)
-        raise DataError(
-            where=name,
-            found=f"dev {held_out.dev:g} and test {held_out.test:g} of all rows",
-            expected="rows left to train on",
-            remedy="Lower corpus.held_out.",
-        )
+        found = f"dev {held_out.dev:g} and test {held_out.test:g} of all rows"
+        raise DataError(where=name, found=found, expected="rows left to train on", remedy="Lower corpus.held_out.")
     return side_R
 
 

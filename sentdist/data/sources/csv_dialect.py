@@ -221,11 +221,10 @@ def check_escapes(where: str, table: pa.Table, lines: Iterable[str], separator: 
 def refuse_escaped_marks(where: str, lines: Iterable[str], separator: str) -> None:
     """Raise DataError for backslash-escaped marks in a quoted field (MySQL, Spark): texts would keep backslashes and lose marks."""
     if (number := line_of_escaped_mark(lines, separator)) is not None:
+        found = 'quotation marks behind backslashes (\\") inside a quoted field'
+        remedy = 'Save the table again with doubled marks: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").'
         raise DataError(
-            where=f"{where}, line {number}",
-            found='quotation marks behind backslashes (\\") inside a quoted field',
-            expected='doubled quotation marks, as in "say ""hi"" now"',
-            remedy='Save the table again with doubled marks: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").',
+            where=f"{where}, line {number}", found=found, expected='doubled quotation marks, as in "say ""hi"" now"', remedy=remedy
         )
 
 

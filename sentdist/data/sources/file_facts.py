@@ -114,11 +114,9 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, may
     refuse_repeated(name, [column for column in found if column in wanted])
     absent = list(dict.fromkeys(column for column in wanted if column not in found))
     if absent:
+        remedy = _columns_remedy(absent, found, [column for column in found if column not in wanted], may_name=may_name)
         raise DataError(
-            where=name,
-            found=f"columns {listed(found)}",
-            expected=f"columns {listed(list(dict.fromkeys(wanted)))}",
-            remedy=_columns_remedy(absent, found, [column for column in found if column not in wanted], may_name=may_name),
+            where=name, found=f"columns {listed(found)}", expected=f"columns {listed(list(dict.fromkeys(wanted)))}", remedy=remedy
         )
 
 

@@ -39,12 +39,9 @@ def locate(name: str, data_root: Path | None) -> Path:
     root = existing_root(name, data_root)
     found = _candidates(root, name)
     if len(found) > 1:
-        raise DataError(
-            where=name,
-            found=f"{len(found)} files: {', '.join(path.name for path in found)}",
-            expected="one file of that name",
-            remedy="Write the name with its suffix.",
-        )
+        expected = "one file of that name"
+        remedy = "Write the name with its suffix."
+        raise DataError(where=name, found=f"{len(found)} files: {', '.join(path.name for path in found)}", expected=expected, remedy=remedy)
     if found:
         return found[0]
     if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
@@ -71,20 +68,12 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             f"{listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
-        raise DataError(
-            where="data root",
-            found=f"no folder {data_root}",
-            expected="the folder of the data sets",
-            remedy="Correct --data DIR (data=DIR in Python) or SENTDIST_DATA.",
-        )
+        remedy = "Correct --data DIR (data=DIR in Python) or SENTDIST_DATA."
+        raise DataError(where="data root", found=f"no folder {data_root}", expected="the folder of the data sets", remedy=remedy)
     pure = PurePosixPath(name)
     if not name or pure.is_absolute() or ".." in pure.parts:
-        raise DataError(
-            where="source",
-            found=f'"{name}"',
-            expected="a name below the data root, such as nli/triplets",
-            remedy="Put the file under the data root and name it relative to it.",
-        )
+        remedy = "Put the file under the data root and name it relative to it."
+        raise DataError(where="source", found=f'"{name}"', expected="a name below the data root, such as nli/triplets", remedy=remedy)
     mirror.copy_into_mirror(name, data_root)
     return data_root
 
@@ -148,12 +137,9 @@ def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
     """Raise DataError unless `split` is one of the splits or None (all rows)."""
     if split is None or split in splits:
         return
-    raise DataError(
-        where=name,
-        found=f'split "{split}"',
-        expected=f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)',
-        remedy=did_you_mean(split, splits, "Name one of them, or no split (a recipe: split: null) to take all rows."),
-    )
+    expected = f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)'
+    remedy = did_you_mean(split, splits, "Name one of them, or no split (a recipe: split: null) to take all rows.")
+    raise DataError(where=name, found=f'split "{split}"', expected=expected, remedy=remedy)
 
 
 def part_of(splits: Sequence[str], split: str | None) -> str | None:
@@ -249,12 +235,8 @@ def _check_texts(name: str, path: Path, table: pa.Table) -> None:
     table.validate(full=True)
     for column in table.column_names:
         if pa.types.is_large_string(table[column].type) and pc.any(pc.match_substring(table[column], "\0")).as_py():
-            raise DataError(
-                where=f"{name} ({path}), {column}",
-                found="texts with NUL characters",
-                expected="texts in UTF-8",
-                remedy="Write the file again in UTF-8; UTF-16 looks like this.",
-            )
+            remedy = "Write the file again in UTF-8; UTF-16 looks like this."
+            raise DataError(where=f"{name} ({path}), {column}", found="texts with NUL characters", expected="texts in UTF-8", remedy=remedy)
 
 
 def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:

@@ -46,12 +46,9 @@ def inspect(name: str, *, revision: str | None) -> FileFacts:
         raise _unreachable(name, revision, error) from error
     splits = tuple((str(split), int(part.num_examples)) for split, part in (info.splits or {}).items())
     if not info.features or not splits:
-        raise DataError(
-            where=name,
-            found="no columns or sizes in the data set's card",
-            expected="a data set that the Hub has converted to Parquet",
-            remedy="Download it and put it under the data root as Parquet.",
-        )
+        found = "no columns or sizes in the data set's card"
+        remedy = "Download it and put it under the data root as Parquet."
+        raise DataError(where=name, found=found, expected="a data set that the Hub has converted to Parquet", remedy=remedy)
     facts = FileFacts(digest=str(commit), num_rows=sum(count for _, count in splits), columns=tuple(info.features), splits=splits)
     if revision == commit:  # a branch may move on
         remember_note([name, revision], facts)
@@ -89,23 +86,15 @@ def _address(name: str) -> tuple[str, str | None]:
     path, _, config = name.removeprefix(PREFIX).partition(":")
     owner, slash, rest = path.partition("/")
     if not owner or not slash or not rest or "/" in rest:
-        raise DataError(
-            where="source",
-            found=f'"{name}"',
-            expected="hub:OWNER/NAME or hub:OWNER/NAME:CONFIG",
-            remedy="Copy OWNER/NAME from its address on the Hub.",
-        )
+        remedy = "Copy OWNER/NAME from its address on the Hub."
+        raise DataError(where="source", found=f'"{name}"', expected="hub:OWNER/NAME or hub:OWNER/NAME:CONFIG", remedy=remedy)
     return path, config or None
 
 
 def _checked(name: str, revision: str | None) -> str:
     if not revision:
-        raise DataError(
-            where=name,
-            found="no revision",
-            expected="the commit of the data set to read",
-            remedy="Copy the commit from the data set's page on the Hub (Files, History).",
-        )
+        remedy = "Copy the commit from the data set's page on the Hub (Files, History)."
+        raise DataError(where=name, found="no revision", expected="the commit of the data set to read", remedy=remedy)
     return revision
 
 

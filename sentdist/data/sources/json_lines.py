@@ -54,12 +54,8 @@ def _names_of(first: Sequence[object]) -> tuple[Sequence[str], bool]:
 
 def _under(names: Sequence[str], values: Sequence[object], where: str) -> dict[str, Any]:
     if len(values) != len(names):
-        raise DataError(
-            where=where,
-            found=counted(len(values), "value"),
-            expected=f"{len(names)}, as in the first array",
-            remedy='Correct it, or write objects, which may lack a key: {"anchor": …, "positive": …}.',
-        )
+        remedy = 'Correct it, or write objects, which may lack a key: {"anchor": …, "positive": …}.'
+        raise DataError(where=where, found=counted(len(values), "value"), expected=f"{len(names)}, as in the first array", remedy=remedy)
     return dict(zip(names, values, strict=True))
 
 

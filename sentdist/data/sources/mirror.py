@@ -133,11 +133,9 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, base = fs.FileSystem.from_uri(opened_as(origin))
     except (OSError, ValueError, ImportError) as error:
+        remedy = "Correct --data (data= in Python)."
         raise DataError(
-            where=without_secrets(origin),
-            found=first_line(error),
-            expected="a folder, or an s3://, gs:// or hf:// address",
-            remedy="Correct --data (data= in Python).",
+            where=without_secrets(origin), found=first_line(error), expected="a folder, or an s3://, gs:// or hf:// address", remedy=remedy
         ) from None
     return filesystem, base.rstrip("/")
 

@@ -51,11 +51,10 @@ def read(name: str, path: Path) -> pa.Table:
             where=name, found=f"no {Path(str(error.filename)).name}", expected="all files of the release", remedy="Fetch the missing part."
         ) from error
     except Exception as error:  # csv.Error, RecursionError and the errors of malformed lines have no common ancestor
+        found = f"a line that cannot be read ({type(error).__name__}: {first_line(error)})"
         raise DataError(
-            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})",
-            expected="the file as its authors released it",
-            remedy="Fetch it again.",
-        ) from error  # fmt: skip
+            where=f"{name} ({path})", found=found, expected="the file as its authors released it", remedy="Fetch it again."
+        ) from error
     if not rows:
         raise DataError(where=f"{name} ({path})", found="no rows", expected="at least one", remedy="Fetch it again.")
     return pa.Table.from_pylist(rows)
@@ -216,10 +215,9 @@ class FaqRelease:
         try:
             parts = self.reader(self.paths)
         except Exception as error:  # csv.Error, ParseError and the errors of malformed rows have no common ancestor
-            raise DataError(
-                where=f"{name} ({self.paths[0].parent})", found=f"files that cannot be read ({type(error).__name__}: {first_line(error)})",
-                expected="the files as their authors released them", remedy="Fetch them again.",
-            ) from error  # fmt: skip
+            found = f"files that cannot be read ({type(error).__name__}: {first_line(error)})"
+            expected = "the files as their authors released them"
+            raise DataError(where=f"{name} ({self.paths[0].parent})", found=found, expected=expected, remedy="Fetch them again.") from error
         if not parts.documents or not parts.judged:
             raise DataError(
                 where=f"{name} ({self.paths[0].parent})", found="no FAQs or no judgements", expected="both", remedy="Fetch them again."

@@ -57,10 +57,9 @@ def _candidates(name: str, number: int, given: dict[str, object]) -> Iterator[tu
         found = given[column]
         for text in found if isinstance(found, list) else () if found in (None, "") else (found,):
             if not isinstance(text, str):
-                raise DataError(
-                    where=f"{name}: {row_name(number)}, {column}", found=brief(text), expected="a text, or a list of texts",
-                    remedy="Write the texts themselves.",
-                )  # fmt: skip
+                expected = "a text, or a list of texts"
+                remedy = "Write the texts themselves."
+                raise DataError(where=f"{name}: {row_name(number)}, {column}", found=brief(text), expected=expected, remedy=remedy)
             yield str(number), given[QUERY], f"{number}-{place}", text, relevance
             place += 1
 
@@ -162,12 +161,8 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     if documents is None or queries is None or judgements is None:
         present = [path.name for path in parts.values() if path]
         last = folder.name
-        raise DataError(
-            where=name,
-            found=", ".join(present),
-            expected=f"{last}_docs (or _faqs), {last}_queries and {last}_qrels",
-            remedy="Fetch the missing part.",
-        )
+        expected = f"{last}_docs (or _faqs), {last}_queries and {last}_qrels"
+        raise DataError(where=name, found=", ".join(present), expected=expected, remedy="Fetch the missing part.")
     return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
 
 
@@ -218,10 +213,9 @@ def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
         line = file.readline(LONGEST_JUDGEMENT)
     first, fields = line.split(), re.split(r"[\t,;|]", line.decode(errors="replace").strip())
     if len(fields) == 3 and number_in(fields[2].strip(' "')) is not None:
-        raise DataError(
-            where=f"{name} ({path})", found=f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}",
-            expected="a header there", remedy="Write a line above it that says query-id, corpus-id and score, with the same separator.",
-        )  # fmt: skip
+        found = f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}"
+        remedy = "Write a line above it that says query-id, corpus-id and score, with the same separator."
+        raise DataError(where=f"{name} ({path})", found=found, expected="a header there", remedy=remedy)
     if len(first) == 4 and first[1] in (b"0", b"Q0"):
         raise DataError(
             where=f"{name} ({path})",
@@ -293,9 +287,5 @@ def _column_of(where: str, columns: Sequence[str], known: Sequence[str]) -> str:
     for column in known:
         if column in columns:
             return column
-    raise DataError(
-        where=where,
-        found=f"columns {', '.join(columns)}",
-        expected=f"one called {' or '.join(known)}",
-        remedy="Rename the column in the file.",
-    )
+    remedy = "Rename the column in the file."
+    raise DataError(where=where, found=f"columns {', '.join(columns)}", expected=f"one called {' or '.join(known)}", remedy=remedy)
