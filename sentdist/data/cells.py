@@ -164,11 +164,7 @@ class LeftOut:
     rows: dict[int, None] = field(default_factory=dict)
 
     def kept(self, batch: Mapping[str, Sequence[object]], column: str, first: int) -> dict[str, list[object]]:
-        """Return the rows of a batch that are not blank in a column.
-
-        Args:
-            first: number of the batch's first row in the file.
-        """
+        """Return the rows of a batch that are not blank in a column; `first` is the number of its first row in the file."""
         lacking = {place for place, cell in enumerate(batch[column]) if is_blank(cell)}
         self.rows |= dict.fromkeys(first + place for place in sorted(lacking))
         return {name: [cell for place, cell in enumerate(cells) if place not in lacking] for name, cells in batch.items()}

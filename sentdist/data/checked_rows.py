@@ -112,11 +112,7 @@ def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Forum:
-    """Q questions to ask and a pool of P others to search.
-
-    Args:
-        duplicates: for each question, the positions of its duplicates in the pool.
-    """
+    """Q questions to ask, a pool of P others to search, and for each question the positions of its duplicates in the pool."""
 
     name: str
     query_ids: tuple[str, ...]
@@ -228,19 +224,12 @@ def read_labelled(
 
 
 def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
-    """Return binary labels (1 and 0, true and false) as 1 and 0.
-
-    Raises:
-        DataError: any other label.
-    """
+    """Return binary labels (1 and 0, true and false) as 1 and 0; raise DataError for others."""
     found = [number_in(label) for label in rows.labels]
     for row, (number, label) in enumerate(zip(found, rows.labels, strict=True)):
         if number not in (0.0, 1.0):
-            raise DataError(
-                where=where, found=f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read",
-                expected="1 or 0, true or false",
-                remedy="Correct the labels.",
-            )  # fmt: skip
+            seen = f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read"
+            raise DataError(where=where, found=seen, expected="1 or 0, true or false", remedy="Correct the labels.")
     return tuple(int(number == 1.0) for number in found)
 
 

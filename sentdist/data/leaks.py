@@ -260,11 +260,7 @@ class TaskTexts:
 
 
 def shared_groups(tasks: Sequence[tuple[TaskTexts, NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
-    """Return for each task (I,) a number shared by groups of several tasks that common texts link, directly or through others; -1: none.
-
-    Args:
-        tasks: with the groups of their items.
-    """
+    """Return for each task (I,) a number shared by groups of several tasks that common texts link, directly or through others; -1: none."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -336,12 +332,7 @@ class LeakFinder:
         self._pairs = {_in_order(self._known.fold(one), self._known.fold(other)) for task in tasks for _, one, other in task.pairs}
 
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
-        """Return the leaks of each task in a corpus.
-
-        Args:
-            blocks: sentences of the corpus, in the order of their ids.
-            ids_CR: (C, R) sentence ids of its rows.
-        """
+        """Return the leaks of each task in a corpus: sentences in the order of their ids, and (C, R) sentence ids of its rows."""
         matches = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
         rows = _RowMatches(near=dict(matches.glued))
         for first, second in combinations(range(len(ids_CR)), 2):

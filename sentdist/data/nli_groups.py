@@ -175,11 +175,7 @@ def _table(found: _Hypotheses, groups: np.ndarray, positives: Sequence[pa.Array]
 
 
 def counted_premises(rows: pa.Table) -> dict[str, int]:
-    """Return the number of premises with k of each kind of hypothesis ("1" … "4" exactly, "2-4", "5+"), as in SupMPN's Table 1.
-
-    Args:
-        rows: from `inference_rows`.
-    """
+    """Return the number of premises with k of each kind of hypothesis ("1" … "4" exactly, "2-4", "5+"), as in SupMPN's Table 1."""
     found = _hypotheses(rows)
     both = np.stack([found.counts(0), found.counts(1)])
     exactly = {str(number): int(np.count_nonzero((both == number).all(axis=0))) for number in range(1, COUNTED_TO)}

@@ -115,11 +115,7 @@ def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first"
 
 
 def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part: str, seed: int = 0) -> HeldOutTriples:
-    """Return the pairs of each relation that `join_relations` with the same arguments leaves out for `part`, "dev" or "test".
-
-    Raises:
-        DataError: as in `join_relations`.
-    """
+    """Return the pairs that `join_relations` with the same arguments leaves out for `part`, "dev" or "test"; raise DataError as it does."""
     _check(sources, "first", held_out)
     if part not in PARTS[1:] or held_out < 1:
         raise DataError(

@@ -275,11 +275,7 @@ def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
 def queries_for(
     query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role, groups: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Return the queries of `role` in round `fold`, in their order: fold k is test, fold k + 1 (cyclic) is dev, the rest train.
-
-    Args:
-        groups: as in `fold_of_queries`.
-    """
+    """Return the queries of `role` in round `fold`, in their order: fold k is test, fold k + 1 (cyclic) is dev, the rest train."""
     if not 0 <= fold < num_folds:
         raise _folds_complaint(f"fold {fold}", f"0 to {num_folds - 1}")
     if role not in get_args(Role):
@@ -303,11 +299,7 @@ def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: 
 
 
 def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", by: By = "query") -> pa.Table:
-    """Return columns anchor and positive: every query of the role with each distinct text of its relevant documents.
-
-    Raises:
-        DataError: no relevant document.
-    """
+    """Return columns anchor and positive: queries of the role with each distinct relevant text; raise DataError if there is none."""
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))

@@ -67,11 +67,7 @@ def check_name(name: str) -> None:
 
 
 def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
-    """Return what pins the tags of a tagger, without loading it: NLTK's version and a digest of its data, or a digest of the module.
-
-    Raises:
-        RecipeError, DataError: as in `load_tagger`.
-    """
+    """Return what pins the tags of a tagger, or raise as `load_tagger`: NLTK's version and a digest of its data, or of the module."""
     check_name(name)
     digest = hashlib.sha256()
     if name == NLTK_TAGGER:

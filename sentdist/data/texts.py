@@ -353,11 +353,7 @@ class Texts:
             raise no_rows(self.name)
 
     def looked_through(self) -> Iterator[int]:
-        """Read the whole file once to find mistakes, and yield the number of rows read so far. Skips input that can be read only once.
-
-        Raises:
-            DataError: as in `batches`.
-        """
+        """Read the whole file to find mistakes (DataError), and yield the number of rows read. Skips input that can be read only once."""
         done = 0
         for batch in self.batches(ROWS_AT_ONCE) if self.can_be_read_again else ():
             done += len(batch[self.columns[0]])

@@ -194,11 +194,7 @@ CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
 
 
 def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
-    """Return the error for a column that may or may not hold scores.
-
-    Args:
-        found: the column and its content.
-    """
+    """Return the error for a column that may or may not hold scores; `found` names the column and its content."""
     remedy = f"If it does: {named([*texts, column])}; if not, name {' and '.join(texts)} alone."
     return DataError(
         where=name, found=f"{found} beside {listed(texts)}", expected="to know whether it says how alike they are", remedy=remedy
@@ -217,12 +213,7 @@ def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> Da
 
 
 def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
-    """Return the error for integers that may be classes.
-
-    Args:
-        columns: two text columns, then the column of integers.
-        cells: count of each value.
-    """
+    """Return the error for integers that may be classes: two text columns, then the integers, with the count of each value."""
     in_order = sorted(cells, key=lambda cell: (score_in(cell) or 0.0, cell))
     shown = ", ".join(f"{cell} ({counted(cells[cell], 'row')})" for cell in in_order[:8])
     return DataError(
@@ -250,11 +241,7 @@ def classes_of_texts(name: str, column: str, label: str, texts: Sequence[str]) -
 
 
 def less_alike(name: str, columns: Sequence[str]) -> DataError:
-    """Return the error for a column whose name suggests a distance: higher for less similar texts.
-
-    Args:
-        columns: two text columns, then that column.
-    """
+    """Return the error for two text columns and a third whose name suggests a distance: higher for less similar texts."""
     return DataError(
         where=name,
         found=f"{one_line(columns[2], 60)} beside {listed(columns[:2])}",
@@ -265,12 +252,7 @@ def less_alike(name: str, columns: Sequence[str]) -> DataError:
 
 
 def lists_of_objects(name: str, column: str, fields: Sequence[str], rows: int) -> DataError:
-    """Return the error for a column of lists of objects: the turns of a chat, or rows nested under a key.
-
-    Args:
-        fields: of the objects.
-        rows: of the table.
-    """
+    """Return the error for a column with lists of objects (`fields`) in `rows` rows: the turns of a chat, or rows nested under a key."""
     is_chat = any(names <= set(fields) for names in CHATS)
     found = f"{one_line(column, 60)} with lists of objects, whose fields are {listed(fields)}{', as chats have' if is_chat else ''}"
     if is_chat:
@@ -294,11 +276,7 @@ def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
 
 
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
-    """Return the error for columns whose roles are unclear.
-
-    Args:
-        likely: columns for the example.
-    """
+    """Return the error for columns whose roles are unclear; its example names the `likely` columns."""
     if len(likely) == 1:
         remedy = f"Only {one_line(likely[0], 60)} holds texts: write two that belong together into each row, in separate columns."
         return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=remedy)
@@ -393,11 +371,7 @@ KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SP
 
 
 def is_called_negative(column: str, *, surely: bool = False) -> bool:
-    """Whether a column is named like negatives.
-
-    Args:
-        surely: accept only exact names, with or without a number, as in sentence-transformers: negative_1, negative_2.
-    """
+    """Whether a column is named like negatives; `surely`: by exact names only, also numbered as in sentence-transformers (negative_1)."""
     plain = re.sub("[ -]", "_", column.strip().casefold())
     if plain in NEGATIVES or re.sub("_?[0-9]+$", "", plain) in NEGATIVES:
         return True

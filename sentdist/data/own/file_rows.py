@@ -71,11 +71,7 @@ class FileRows:
 
 
 def file_rows(name: str, table: pa.Table, layout: Layout, place: Callable[[int], str] = row_name) -> FileRows:
-    """Return the distinct rows with a text in each column; a row with several positives or negatives becomes one row for each.
-
-    Args:
-        place: returns the name of a row in messages.
-    """
+    """Return the distinct rows with a text in each column; a row with several positives or negatives becomes one row for each."""
     cells = [table[column].to_pylist() for column in layout.texts]
     grades = grades_of(name, layout.columns[2], grade_cells(table, layout), place) if layout.shape == "graded" else []
     kept: dict[tuple[str, ...], int] = {}

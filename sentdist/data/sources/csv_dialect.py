@@ -195,27 +195,24 @@ QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with only doubled 
 
 
 def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
-    """Check the lines of a table for open quotes if a field spans several lines; otherwise no rows can be lost.
+    """Call `refuse_open_quote` for the lines of a table if a field spans several lines; otherwise no rows can be lost."""
 
-    Raises:
-        DataError: as in `refuse_open_quote`.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
-    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+    if _occurs("\n", table):
         refuse_open_quote(where, lines, separator)
 
 
 def check_escapes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
     """Call `refuse_escaped_marks` for the lines of a table if a field has a backslash."""
+    if _occurs("\\", table):
+        refuse_escaped_marks(where, lines, separator)
+
+
+def _occurs(text: str, table: pa.Table) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
-    if any(pc.any(pc.match_substring(column, "\\")).as_py() for column in texts):
-        refuse_escaped_marks(where, lines, separator)
+    columns = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    return any(pc.any(pc.match_substring(column, text)).as_py() for column in columns)
 
 
 def refuse_escaped_marks(where: str, lines: Iterable[str], separator: str) -> None:

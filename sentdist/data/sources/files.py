@@ -54,11 +54,7 @@ def locate(name: str, data_root: Path | None) -> Path:
 
 
 def existing_root(name: str, data_root: Path | None) -> Path:
-    """Return the data root, with the files of `name` copied into it if it is a mirror.
-
-    Raises:
-        DataError: no data root, or a name outside it.
-    """
+    """Return the data root, with the files of `name` copied into a mirror; raise DataError for a name outside it, or without a root."""
     if data_root is None:
         raise DataError(
             where=name,

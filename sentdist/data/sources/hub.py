@@ -187,11 +187,7 @@ def read_source(
     columns: Sequence[str] | None = None,
     hub_revision: str | None = None,
 ) -> pa.Table:
-    """Return the rows of a source or one split, text columns as large_string. Raises DataError as `inspect_source`.
-
-    Args:
-        hub_revision: commit of a hub data set; ignored for other sources.
-    """
+    """Return the rows of a source (hub data sets at `hub_revision`) or one split, text as large_string; DataError as `inspect_source`."""
     if name.startswith(generated.PREFIX):
         return generated.read(name, split=split, columns=columns)
     if name.startswith(PREFIX):

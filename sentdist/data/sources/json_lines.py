@@ -67,11 +67,7 @@ def no_object(where: str, number: int, line: str) -> DataError:
 
 
 def values_in(text: str) -> object:
-    """Return the value of a JSON text, or the list of several concatenated objects.
-
-    Raises:
-        JSONDecodeError: not JSON.
-    """
+    """Return the value of a JSON text, or the list of several concatenated objects; raise JSONDecodeError for other text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:

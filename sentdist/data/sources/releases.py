@@ -6,13 +6,13 @@ import csv
 import hashlib
 import json
 import os
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.sources.csv_dialect import long_fields
 from sentdist.data.sources.file_facts import FileFacts
 from sentdist.data.sources.files import existing_root
 from sentdist.errors import DataError, first_line
@@ -32,11 +32,7 @@ def find(name: str, data_root: Path | None) -> Path | None:
 
 
 def read(name: str, path: Path) -> pa.Table:
-    """Return all rows of a release.
-
-    Raises:
-        DataError: a line that differs from the release, or missing parts.
-    """
+    """Return all rows of a release; raise DataError for missing parts and lines that differ from the release."""
     import pyarrow as pa
 
     reader = _reader(path)
@@ -319,12 +315,8 @@ def _cough(paths: tuple[Path, ...]) -> _Parts:
 
 
 def _rows(path: Path) -> Iterable[dict[str, str]]:
-    before = csv.field_size_limit(sys.maxsize)  # some answers exceed the default
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.DictReader(file)
-    finally:
-        csv.field_size_limit(before)
+    with long_fields(), path.open(encoding="utf-8-sig", newline="") as file:  # some answers exceed the default
+        yield from csv.DictReader(file)
 
 
 def _joined(text: str | None) -> str:

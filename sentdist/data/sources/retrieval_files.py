@@ -167,11 +167,7 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
 
 
 def missing_parts(name: str, root: Path, known: Sequence[str]) -> DataError:
-    """Return the error for a name that is neither a retrieval source nor a table.
-
-    Args:
-        known: names of existing retrieval sources.
-    """
+    """Return the error for a name that is neither a retrieval source nor a table, with similar names among the `known` ones."""
     name = name.rstrip("/")
     folder = root / name
     found = f"nothing of that name under {root}"
@@ -228,11 +224,7 @@ def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
 
 
 def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, Sequence[str]]) -> None:
-    """Raise DataError for a file without the columns that will be read.
-
-    Args:
-        columns: of each file.
-    """
+    """Raise DataError for a file (with these columns) that lacks one of those to read."""
     for path, wanted in (
         (parts.documents, (DOCUMENT_ID,)),
         (parts.queries, (QUERY_ID, QUERY_TEXT)),

@@ -382,11 +382,7 @@ def _are_quoted(path: Path, file_format: FileFormat, num_columns: int) -> bool:
 
 
 def header_names(cells: Sequence[str], *, is_tab: bool) -> list[str]:
-    """Return the column names of a header.
-
-    Args:
-        is_tab: whether tabs separate the cells, so that marks were read as characters.
-    """
+    """Return the column names of a header; `is_tab`: tabs separate its cells, so that marks were read as characters."""
     return [_without_marks(cell.strip()) if is_tab else cell.strip() for cell in cells]
 
 
@@ -437,11 +433,7 @@ def unpacked_stream(path: Path) -> pa.NativeFile:
 
 
 def encoding_of(name: str, path: Path) -> str:
-    """Return the encoding of a text file, as in `recognised`; UTF-8 for a pipe, which can be read only once.
-
-    Raises:
-        DataError: an unknown encoding.
-    """
+    """Return the encoding of a text file, or raise DataError, as in `recognised`; UTF-8 for a pipe, which can be read only once."""
     if not path.is_file():
         return "utf-8-sig"
     with open_bytes(path) as file:
