@@ -103,14 +103,8 @@ def _grade(
     number = score_in(text)
     if number is None:
         expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}; or yes or no in each row"
-        raise DataError(
-            where=f"{name}, {column}",
-            found=f"{brief(cell)} in {place(row)}",
-            expected=expected,
-            remedy="Correct the row or leave it out."
-            if are_some
-            else "Write numbers in their place, higher for texts that are more alike.",
-        )
+        remedy = "Correct the row or leave it out." if are_some else "Write numbers in their place, higher for texts that are more alike."
+        raise DataError(where=f"{name}, {column}", found=f"{brief(cell)} in {place(row)}", expected=expected, remedy=remedy)
     return number
 
 
@@ -201,17 +195,6 @@ def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> 
     )
 
 
-def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> DataError:
-    """Return the error for three text columns with unknown names: translations would become each other's negatives.
-
-    Args:
-        likely: two of the columns, for the example.
-    """
-    expected = "to know which are alike, and whether one is a negative (a text that does not match the first)"
-    remedy = f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}."
-    return DataError(where=name, found=f"three columns of texts, {listed(texts)}", expected=expected, remedy=remedy)
-
-
 def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
     """Return the error for integers that may be classes: two text columns, then the integers, with the count of each value."""
     in_order = sorted(cells, key=lambda cell: (score_in(cell) or 0.0, cell))
@@ -222,21 +205,6 @@ def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int
         expected="to know whether these are classes, or say how alike the texts are",
         remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write NLI labels "
         f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",
-    )
-
-
-def classes_of_texts(name: str, column: str, label: str, texts: Sequence[str]) -> DataError:
-    """Return the error for a column of labels that would be read as one of the two texts of a pair.
-
-    Args:
-        texts: both columns.
-    """
-    return DataError(
-        where=name,
-        found=f"{one_line(column, 60)} with {brief(label)} and few others, as classes are called",
-        expected="two texts in each row",
-        remedy="Write a row for each pair of texts of one class, in two separate columns; "
-        f"if these are texts that belong together: {named(texts)}.",
     )
 
 
@@ -264,17 +232,6 @@ def lists_of_objects(name: str, column: str, fields: Sequence[str], rows: int) -
     return DataError(where=name, found=found, expected="texts in columns, a row for each pair", remedy=remedy)
 
 
-def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
-    """Return the error for a table whose only texts are in lists."""
-    return DataError(
-        where=name,
-        found=f"texts in lists, under {listed(columns)}",
-        expected="texts in columns, a row for each pair",
-        remedy='Write the texts of a list under separate names, such as {"anchor": …, "positive": …}; '
-        "if each list is a whole column, write a row for each text (pandas: explode()).",
-    )
-
-
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
     """Return the error for columns whose roles are unclear; its example names the `likely` columns."""
     if len(likely) == 1:
@@ -282,12 +239,6 @@ def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
         return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=remedy)
     two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
     return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=f"Name them in this order: {named(two)}.")
-
-
-def without_texts(name: str, columns: Sequence[str]) -> DataError:
-    """Return the error for a table of numbers or keys only."""
-    remedy = "Write the texts themselves instead of their numbers or keys."
-    return DataError(where=name, found=f"columns {listed(columns)}, none of which holds texts", expected=TEXT_COLUMNS, remedy=remedy)
 
 
 def named(columns: Sequence[str]) -> str:

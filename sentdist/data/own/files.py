@@ -58,17 +58,12 @@ def no_such_file(path: Path, file: str) -> DataError:
     folder = path.parent
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name) and entry.is_file()] if folder.is_dir() else []
     closest, found = near_file(path.name, names), unreadable(path) or "no such file"
-    remedy = (
-        f'Did you mean "{Path(file).parent / closest}"?'
-        if closest
-        else _folder_of_pattern(path) or "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
-    )
+    remedy = "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
+    if closest:
+        remedy = f'Did you mean "{Path(file).parent / closest}"?'
+    elif is_pattern(path) and folder.is_dir():
+        remedy = f"Name the folder, {folder}: its files are read as one table."
     return DataError(where=file, found=found, expected=f"a table of texts: {READABLE}", remedy=remedy)
-
-
-def _folder_of_pattern(path: Path) -> str:
-    """The remedy for a pattern of the parts of one table; "" for other paths."""
-    return f"Name the folder, {path.parent}: its files are read as one table." if is_pattern(path) and path.parent.is_dir() else ""
 
 
 @contextmanager

@@ -24,8 +24,8 @@ from sentdist.data.own.columns import (
     QUESTIONS,
     SCALES,
     SPLITS,
+    TEXT_COLUMNS,
     YES_NO,
-    classes_of_texts,
     classes_or_scores,
     fields_of_items,
     is_called_beside,
@@ -38,13 +38,11 @@ from sentdist.data.own.columns import (
     label_in,
     less_alike,
     lists_of_objects,
-    lists_of_texts,
     longest_texts,
+    named,
     score_in,
     unclear,
     whether_grades,
-    which_is_which,
-    without_texts,
     words_of,
 )
 from sentdist.data.own.files import flattened
@@ -120,15 +118,9 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
         may_be_several = settled != "graded" and column != chosen[0]
         if not is_text(table, column) and not (may_be_several and is_texts(table, column)):
             inner = [name for name in flattened(table.select([column])).column_names if name != column]
-            of_list = is_list(table, column)
-            raise DataError(
-                where=f"{name}, {column}",
-                found=f"{table.schema.field(column).type} values",
-                expected="texts",
-                remedy="Write a row for each text in a list, or name a column of texts."
-                if of_list
-                else f"Name a column of texts{f': its fields are {listed(inner)}' if inner else ''}.",
-            )
+            remedy = f"Name a column of texts{f': its fields are {listed(inner)}' if inner else ''}."
+            remedy = "Write a row for each text in a list, or name a column of texts." if is_list(table, column) else remedy
+            raise DataError(where=f"{name}, {column}", found=f"{table.schema.field(column).type} values", expected="texts", remedy=remedy)
     return layout
 
 
@@ -202,7 +194,10 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
             _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
     if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
-        raise which_is_which(name, texts, longest_texts(table.select(texts)))
+        two = named(longest_texts(table.select(texts)))  # translations would become each other's negatives
+        expected = "to know which are alike, and whether one is a negative (a text that does not match the first)"
+        remedy = f"Name two that are alike: {two}; or, for triplets, anchor, positive and negative in this order: {named(texts)}."
+        raise DataError(where=name, found=f"three columns of texts, {listed(texts)}", expected=expected, remedy=remedy)
     if len(texts) in (2, 3) and shape != "graded":
         return (*texts, *(further if len(texts) == 3 and shape in (None, "triplets") else ()))
     flat = flattened(table)
@@ -212,12 +207,19 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
             raise lists_of_objects(name, column, fields, len(flat))
     likely = longest_texts(with_large_strings(flat))
     if lists and not likely:
-        raise lists_of_texts(name, lists)
+        raise DataError(
+            where=name, found=f"texts in lists, under {listed(lists)}", expected="texts in columns, a row for each pair",
+            remedy='Write the texts of a list under separate names, such as {"anchor": …, "positive": …}; '
+            "if each list is a whole column, write a row for each text (pandas: explode()).",
+        )  # fmt: skip
     of_lists = (
         f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: each text in a list needs a separate row" if lists else ""
     )
     if not likely and not lists and shape is None:
-        raise without_texts(name, flat.column_names)
+        found = f"columns {listed(flat.column_names)}, none of which holds texts"
+        raise DataError(
+            where=name, found=found, expected=TEXT_COLUMNS, remedy="Write the texts themselves instead of their numbers or keys."
+        )
     grading = [column for column in numbers if _are_grades(table, column)]
     if len(likely) == 2 and len(grading) == 1 and shape in (None, "graded"):
         raise whether_grades(
@@ -329,7 +331,12 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                 raise whether_grades(name, chosen, column, f"{one_line(column, 60)} without a number")
     for column in chosen if settled == "pairs" else ():
         if is_text(table, column) and (label := label_in(table, column)) is not None:
-            raise classes_of_texts(name, column, label, chosen)
+            raise DataError(
+                where=name, found=f"{one_line(column, 60)} with {brief(label)} and few others, as classes are called",
+                expected="two texts in each row",
+                remedy="Write a row for each pair of texts of one class, in two separate columns; "
+                f"if these are texts that belong together: {named(chosen)}.",
+            )  # fmt: skip
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     asked = []
     for column in beside:
