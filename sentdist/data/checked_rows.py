@@ -74,8 +74,8 @@ def read_candidates(
         raise DataError(where=name, found=found, expected="each candidate once", remedy=remove_rows(again))
     texts: dict[str, str] = {}
     for number, key in enumerate(keys):
-        said = " ".join(str(rows[number][column]) for column in query)
-        if said != texts.setdefault(key[0], said):
+        query_text = " ".join(str(rows[number][column]) for column in query)
+        if query_text != texts.setdefault(key[0], query_text):
             found = f"query {key[0]} with another text in {row_name(number)} than before"
             raise DataError(where=name, found=found, expected="one text for each query_id", remedy="Use a separate id for each query.")
     groups = groups_in(table, range(len(rows)))

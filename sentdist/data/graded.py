@@ -166,7 +166,7 @@ def join_graded(parts: Sequence[GradedSource], *, without: Mapping[str, Iterable
 
 
 def _labelled(part: GradedSource) -> tuple[pa.Table, int]:
-    """The part's pairs under the names of a graded corpus, and how many rows had no label."""
+    """The part's pairs under the names of a graded corpus, and the number of rows without a label."""
     check_columns(part.name, part.rows.column_names, (part.sentence1, part.sentence2, part.label))
     labels = part.labels.numbers(part.rows[part.label].to_pylist(), where=part.name)
     table = pa.table(

@@ -239,7 +239,6 @@ def _sorted(strings: pa.LargeStringArray, premise: np.ndarray, string: np.ndarra
 
 
 def _in_order(values: np.ndarray) -> np.ndarray:
-    """Distinct values in order of first appearance."""
     return values[np.sort(np.unique(values, return_index=True)[1])]
 
 

@@ -161,5 +161,4 @@ class _Packing:
 
 
 def _num_before_first(flags: np.ndarray) -> int:
-    """The number of flags before the first that is set."""
     return int(flags.argmax()) if flags.any() else len(flags)

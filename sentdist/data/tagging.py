@@ -299,8 +299,6 @@ class FileTargets:
 
 
 class _Counting:
-    """Collects counts of names, row by row."""
-
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
         self._numbers: list[int] = []

@@ -84,8 +84,6 @@ def row_reader(path: Path | None, file_format: FileFormat) -> RowReader:
 
 @dataclass(frozen=True)
 class _PlainLines:
-    """One sentence per line."""
-
     path: Path | None
     file_format: FileFormat
 
@@ -514,7 +512,6 @@ def _readable(path: Path | None) -> Iterator[None]:
 
 
 def _check_plain(name: str, beside: Sequence[str], columns: Sequence[str], num_columns: int) -> None:
-    """Raise DataError if columns are requested of plain text."""
     if columns or beside or num_columns > 1:
         asked = ", ".join([*columns, *beside]) or f"{num_columns} columns"
         remedy = "Omit the names of columns, or give a table."

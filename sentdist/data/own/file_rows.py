@@ -120,7 +120,6 @@ def _parted(cells: Sequence[object]) -> list[tuple[str, ...]]:
 
 
 def _texts_in(cell: object) -> list[str]:
-    """The distinct texts in a cell that are not blank."""
     texts = cell if isinstance(cell, list) else [cell]
     return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and not is_invisible(text)))
 

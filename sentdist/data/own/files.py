@@ -271,12 +271,12 @@ class TableParts:
             return []
         first, last = self.names[0], self.names[-1]
         ends = f"{first}{f' to {last}' if self.files[1:] else ''}"
-        said = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
+        notes = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
         if self.splits:
-            said.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
+            notes.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
         elif 0 < len(words := [file.name for file in self.files if _sides_in(file)]) < len(self.files):
-            said.append(f"{listed(words)} not read as a split")
-        return [*said, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
+            notes.append(f"{listed(words)} not read as a split")
+        return [*notes, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -425,11 +425,10 @@ def _check_same_columns(where: str, table: pa.Table, first: pa.Table, first_name
     lacking = [column for column in first.column_names if column not in table.column_names]
     more = [column for column in table.column_names if column not in first.column_names]
     if lacking or more:
-        said = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
+        differences = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
         remedy = "Parts of one table need the same columns, named in the first line of each: correct that, or name one file."
-        raise DataError(
-            where=where, found=" but ".join(said), expected=f"columns {listed(first.column_names)}, as in {first_name}", remedy=remedy
-        )
+        expected = f"columns {listed(first.column_names)}, as in {first_name}"
+        raise DataError(where=where, found=" but ".join(differences), expected=expected, remedy=remedy)
 
 
 def _check_same_type(where: str, field: pa.Field, other: pa.Field, other_file: str) -> None:
@@ -481,7 +480,6 @@ def _stem(file: Path) -> tuple[str, ...]:
 
 
 def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
-    """The error for a folder without a table; names subfolders with tables."""
     expected = f"a table of texts, or the parts of one: {READABLE}"
     inside = [entry for entry in seen if entry.is_dir() and any(is_own_name(one.name) for one in entry.iterdir())]
     remedy = f"Name a folder in it: {listed([str(entry) for entry in inside[:3]])}." if inside else "Name the file, or its folder."

@@ -169,7 +169,6 @@ def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision
 def _words_of_reading(
     parts: TableParts | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: FileRows, scale: tuple[float, float] | None
 ) -> str:
-    """How the columns were read, and what was left out."""
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
@@ -221,7 +220,6 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
 
 
 def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:
-    """Why a column that is named like negatives or scores is not read."""
     if layout.shape == "triplets" and any(is_called_negative(column, surely=True) for column in unread):
         return f" (to read all negatives, name their columns after {layout.columns[2]})"
     for column in unread:

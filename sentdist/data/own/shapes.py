@@ -193,7 +193,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         if shape is None:
             _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
-    if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
+    if len(texts) == 3 and shape is None and not is_called_negative(texts[2]) and label_in(table, texts[2]) is None:
         two = named(longest_texts(table.select(texts)))  # translations would become each other's negatives
         expected = "to know which are alike, and whether one is a negative (a text that does not match the first)"
         remedy = f"Name two that are alike: {two}; or, for triplets, anchor, positive and negative in this order: {named(texts)}."
@@ -234,11 +234,6 @@ def _are_grades(table: pa.Table, column: str) -> bool:
     found = [number for number in numbers if number is not None]
     is_usual = bool(found) and any(low <= min(found) and max(found) <= high for low, high in SCALES)
     return is_usual and not all(number.is_integer() for number in found)
-
-
-def _is_a_negative(table: pa.Table, column: str) -> bool:
-    """Whether the third of three text columns is named like negatives; labels are refused later."""
-    return is_called_negative(column) or label_in(table, column) is not None
 
 
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:

@@ -160,7 +160,6 @@ def _is_number_or_date(cell: str) -> bool:
 
 
 def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
-    """Whether the first cell of a column can be its name."""
     first = cells[0]
     is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
     return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)

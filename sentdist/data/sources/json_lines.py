@@ -113,7 +113,6 @@ def _are_objects(value: object) -> TypeGuard[Objects]:
 
 
 def _kind(value: object) -> str:
-    """The kind of a JSON value, in a few words."""
     match value:
         case list():
             return "lists"
@@ -127,10 +126,6 @@ def _kind(value: object) -> str:
 
 def _no_list(where: str, found: str, remedy: str) -> DataError:
     return DataError(where=where, found=found, expected="JSON, a list of objects", remedy=remedy)
-
-
-def _is_object(line: str) -> bool:
-    return isinstance(_value(line), dict)
 
 
 def _value(line: str) -> object:
@@ -149,7 +144,7 @@ def _remedy(number: int, line: str) -> str:
         return 'Write an object in each line, such as {"anchor": …, "positive": …}, or an array in each.'
     if number == 1 and plain.startswith("["):
         return "A list of objects is called .json; in .jsonl each line is an object."
-    if _is_object(plain.rstrip(",")):
+    if isinstance(_value(plain.rstrip(",")), dict):
         return "Remove the comma at its end: each line is a separate object."
     if plain.startswith("{'"):
         return "JSON requires double quotation marks: use json.dumps, not str."

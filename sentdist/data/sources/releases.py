@@ -169,7 +169,7 @@ def _lines(path: Path) -> Iterator[Sequence[str]]:
     if not path.stat().st_size:
         raise ValueError(f"{path.name} is empty")
     with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n").split("\t") for line in file if line.strip())  # Twitter-URL breaks lines behind links
+        yield from (line.rstrip("\r\n").split("\t") for line in file if line.strip())  # Twitter-URL breaks lines after links
 
 
 SPLITS = ("queries", "questions")
@@ -290,7 +290,6 @@ def _all(element: ElementTree.Element, tag: str) -> Iterable[ElementTree.Element
 
 
 def _text(element: ElementTree.Element, tag: str) -> str:
-    """The text of a child; "" without one."""
     return " ".join(next(((one.text or "") for one in element if one.tag.lower() == tag), "").split())
 
 

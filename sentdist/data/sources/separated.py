@@ -65,11 +65,8 @@ OTHERS = ("mac-roman", "cp850", "cp1250", "cp1254", "cp1257")  # encodings in wh
 
 def hardly_western(begin: bytes) -> str | None:
     """Return why bytes are probably not cp1252, with a word in several encodings; None if they may be cp1252."""
-    text = "".join(chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256))
-    return _letters_complaint(begin.decode("latin-1").translate({place: letter for place, letter in enumerate(text)}))
-
-
-def _letters_complaint(text: str) -> str | None:
+    windows = "".join(chr(byte) if byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D) else bytes([byte]).decode("cp1252") for byte in range(256))
+    text = begin.decode("latin-1").translate({place: letter for place, letter in enumerate(windows)})
     beyond = Counter(letter.lower() for letter in re.findall("[^\x00-\x7f]", text))
     total = beyond.total()
     odd = [found.start() for found in _ODD.finditer(text)]
@@ -147,11 +144,11 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
     Raises:
         DataError: a missing or empty file, no text, or no separator that gives each line the same number of fields.
     """
-    encoding, said, lines = _beginning(name, path, given.encoding, remedy=SAY_ENCODING)
+    encoding, declared, lines = _beginning(name, path, given.encoding, remedy=SAY_ENCODING)
     if not lines:
         _refuse_separated(name, given, path)
         return FileFormat(encoding=encoding)
-    separator = given.separator or said
+    separator = given.separator or declared
     if separator is None:
         separator = _separator(name, path, lines, known_names)
         if looks_like_one_column(lines, separator, known_names):
@@ -164,7 +161,7 @@ def recognised(name: str, path: Path, given: FileFormat, known_names: Sequence[s
             )
     rows = fields(lines, separator)
     if given.has_header is not False and (titles := titles_above(rows, known_names)):
-        raise _titles(name, lines, separator, rows, titles, first=1 if said is None else 2)
+        raise _titles(name, lines, separator, rows, titles, first=1 if declared is None else 2)
     has_header = names_columns(rows, known_names) if given.has_header is None else given.has_header
     return FileFormat(encoding=encoding, separator=separator, has_header=has_header)
 
@@ -186,10 +183,10 @@ def _titles(name: str, lines: Sequence[str], separator: str, rows: Sequence[Sequ
 
 def _refuse_separated(name: str, given: FileFormat, path: Path) -> None:
     """Raise DataError if a separator, header or encoding was given for a format without it."""
-    for field, said in (("separator", given.separator), ("header", given.has_header)):
-        if said is not None:
+    for field, declared in (("separator", given.separator), ("header", given.has_header)):
+        if declared is not None:
             kind = BINARY.get(suffix_of(path), "JSON")
-            found = f"{field} {brief(said)} for {kind}, which names its columns itself"
+            found = f"{field} {brief(declared)} for {kind}, which names its columns itself"
             raise _complaint(name, found, "neither separator nor header", f"Omit {field}, or save it as CSV.")
     if given.encoding is not None and suffix_of(path) in BINARY:
         found = f"encoding {given.encoding} for {BINARY[suffix_of(path)]}, whose texts are UTF-8"
@@ -202,13 +199,13 @@ def source_format(name: str, path: Path) -> FileFormat:
     Raises:
         DataError: as in `recognised`, except for separators.
     """
-    encoding, said, lines = _beginning(name, path, None, remedy=_as_utf8(path))
+    encoding, declared, lines = _beginning(name, path, None, remedy=_as_utf8(path))
     if not lines:
         return FileFormat(encoding=encoding)
     usual = usual_separator(path)
-    if said is None and len(fields(lines, usual)[0]) < 2:
-        said = next((one for one in separators(path, lines, ()) if len(fields(lines, one)[0]) > 1), None)
-    return FileFormat(encoding=encoding, separator=said or usual, has_header=True)
+    if declared is None and len(fields(lines, usual)[0]) < 2:
+        declared = next((one for one in separators(path, lines, ()) if len(fields(lines, one)[0]) > 1), None)
+    return FileFormat(encoding=encoding, separator=declared or usual, has_header=True)
 
 
 def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> tuple[str | None, str | None, list[str]]:
@@ -235,8 +232,8 @@ def _beginning(name: str, path: Path, encoding: str | None, *, remedy: str) -> t
         raise _complaint(name, "NUL characters", "a table of texts", "Save it again in UTF-8.")
     lines = list(io.StringIO(text, newline=""))  # lines as in CSV; `splitlines` also splits at U+2028 and U+0085, which occur in texts
     lines = lines if len(begin) < LOOKED_AT or len(lines) == 1 else lines[:-1]
-    said = said_separator(lines[0])
-    return encoding, said, lines if said is None else lines[1:]
+    declared = said_separator(lines[0])
+    return encoding, declared, lines if declared is None else lines[1:]
 
 
 def _refuse_bomb(name: str, path: Path) -> None:
@@ -251,14 +248,14 @@ def _refuse_bomb(name: str, path: Path) -> None:
 
 def format_notes(file_format: FileFormat, path: Path) -> list[str]:
     """Return notes on a format that differs from the suffix's separator and UTF-8."""
-    said = []
+    notes = []
     if file_format.encoding not in (None, "utf-8"):
-        said.append(f"text in {file_format.encoding}")
+        notes.append(f"text in {file_format.encoding}")
     if file_format.separator is not None and file_format.separator != usual_separator(path):
-        said.append(f"separated by {SEPARATORS.get(file_format.separator, brief(file_format.separator))}")
+        notes.append(f"separated by {SEPARATORS.get(file_format.separator, brief(file_format.separator))}")
     if file_format.has_header is False:
-        said.append("no header: columns are called 1, 2, …")
-    return said
+        notes.append("no header: columns are called 1, 2, …")
+    return notes
 
 
 def _encoding(name: str, path: Path, begin: bytes, *, remedy: str) -> str:
@@ -299,7 +296,6 @@ def said_separator(line: str) -> str | None:
 
 
 def _separator(name: str, path: Path, lines: Sequence[str], known_names: Sequence[str]) -> str:
-    """The best separator; DataError if there is none."""
     found = separators(path, lines, known_names)
     if not found and all(2 * sum(separator in line for line in lines) <= len(lines) for separator in SEPARATORS):
         raise _complaint(
@@ -332,7 +328,7 @@ def read_separated(path: Path, file_format: FileFormat, *, may_repeat: bool) -> 
     import pyarrow.csv
 
     is_tab = file_format.separator == "\t"
-    text = whole_text(path, encoding=file_format.encoding or "utf-8") if _is_foreign(file_format) else None
+    text = whole_text(path, encoding=file_format.encoding or "utf-8") if file_format.encoding not in (None, "utf-8") else None
     with unpacked_stream(path) if text is None else io.StringIO(text) as begin:
         start = begin.read(LOOKED_AT)
     start = start if isinstance(start, str) else start.decode(errors="replace")
@@ -415,10 +411,6 @@ def _made_unique(names: Sequence[str]) -> list[str]:
         numbered = (f"unnamed_{number}" for number in itertools.count(2))
         given[name if name not in given else next(other for other in numbered if other not in given and other not in names)] = None
     return list(given)
-
-
-def _is_foreign(file_format: FileFormat) -> bool:
-    return file_format.encoding not in (None, "utf-8")
 
 
 def _complaint(name: str, found: str, expected: str, remedy: str) -> DataError:
