@@ -1,4 +1,4 @@
-"""Queries with a few candidates each, to be put in order, checked row by row."""
+"""Read and check rows of evaluation tasks: candidates to rank, forums, labelled rows, texts and graded pairs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """R rows, a query and one of its candidates each, in the order of the file, which is the order that ties keep.
+    """R rows of a query and one of its candidates, in file order, which breaks ties.
 
-    relevance: integers ≥ 0, 0 = not relevant. num_unanswerable: queries without a relevant candidate, whose rows are left out:
-    no order is better than another for them. groups: what the query of each row belongs to, "" for nothing; () where the source does not
-    say.
+    Args:
+        relevance: integers ≥ 0, 0 = not relevant.
+        num_unanswerable: queries without a relevant candidate, which are left out: every order is equally good for them.
+        groups: group of each row's query, "" for none; () without groups.
     """
 
     query_ids: tuple[str, ...]
@@ -51,12 +52,14 @@ def read_candidates(
     data_root: Path | None = None,
     hub_revision: str | None = None,
 ) -> Candidates:
-    """Return the rows of a source with columns query_id, document_id, relevance and texts, or with mteb's lists of positives and negatives;
-    `query` and `document` name columns that are joined by a space.
+    """Return the rows of a source with columns query_id, document_id, relevance and texts, or with mteb's lists of positives and negatives.
+
+    Args:
+        query, document: columns that are joined by a space.
 
     Raises:
-        DataError: absent columns, an empty text, a relevance that is no integer, a candidate twice, a query of two texts, no query that
-            can be answered.
+        DataError: absent columns, an empty text, a non-integer relevance, a repeated candidate, a query with two texts, or no query with a
+            relevant candidate.
     """
     table = as_rows(name, read_source(name, split=split, data_root=data_root, hub_revision=hub_revision))
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
@@ -67,18 +70,14 @@ def read_candidates(
     if len(set(keys)) < len(keys):
         again = repetitions(keys)
         query, candidate = keys[again[0]]
-        raise DataError(
-            where=name,
-            found=f"candidate {candidate} of query {query} twice{and_more(again)}",
-            expected="each candidate once",
-            remedy=remove_rows(again),
-        )
+        found = f"candidate {candidate} of query {query} twice{and_more(again)}"
+        raise DataError(where=name, found=found, expected="each candidate once", remedy=remove_rows(again))
     texts: dict[str, str] = {}
     for number, key in enumerate(keys):
-        said = " ".join(str(rows[number][column]) for column in query)
-        if said != texts.setdefault(key[0], said):
+        query_text = " ".join(str(rows[number][column]) for column in query)
+        if query_text != texts.setdefault(key[0], query_text):
             found = f"query {key[0]} with another text in {row_name(number)} than before"
-            raise DataError(where=name, found=found, expected="one text for each query_id", remedy="Give the queries ids of their own.")
+            raise DataError(where=name, found=found, expected="one text for each query_id", remedy="Use a separate id for each query.")
     groups = groups_in(table, range(len(rows)))
     group_of = dict(zip((key[0] for key in keys), groups, strict=False))
     if apart := [number for number, group in enumerate(groups) if group != group_of[keys[number][0]]]:
@@ -113,7 +112,7 @@ def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]
 
 @dataclass(frozen=True, kw_only=True)
 class Forum:
-    """Q questions that are asked, the P others that may be found, and for each of the first the places of its duplicates among these."""
+    """Q questions to ask, a pool of P others to search, and for each question the positions of its duplicates in the pool."""
 
     name: str
     query_ids: tuple[str, ...]
@@ -123,19 +122,19 @@ class Forum:
 
 
 def read_forums(name: str, *, split: str | None, data_root: Path | None) -> tuple[Forum, ...]:
-    """The forums of a release in the shape of USEB's CQADupStack: corpus.json and retrieval_split.json.
+    """Return the forums of a release in the format of USEB's CQADupStack: corpus.json and retrieval_split.json.
 
-    The pool of a forum is without all questions that the split asks, so that none finds itself, as in USEB's own code.
+    The pool of a forum excludes the questions of the split, so that none finds itself, as in USEB's code.
 
     Raises:
-        DataError: no such release, or no such split.
+        DataError: no such release or split.
     """
     folder = releases.find(name, data_root)
     if folder is None or not (folder / "retrieval_split.json").exists():
         raise DataError(
             where=name, found="no release of that name", expected="a folder with corpus.json and retrieval_split.json", remedy="Fetch it."
         )
-    releases.read(name, folder)  # tells what is not as it was released
+    releases.read(name, folder)  # raises DataError for a damaged release
     with reading(folder / "corpus.json", expected="the file as its authors released it", where=name):
         corpus, judged = releases.cqadupstack_parts(folder)
     if split not in judged:
@@ -155,15 +154,18 @@ def _forum(name: str, questions: dict[str, str], asked: dict[str, list[str]]) ->
     )
 
 
-EMPTY = "."  # what SentEval encodes where a text has no words
+EMPTY = "."  # SentEval's input for a text without words
 
 
 @dataclass(frozen=True, kw_only=True)
 class Labelled:
-    """R labelled rows. texts: one tuple of R texts for each text column, runs of spaces made one, EMPTY for a text without words.
+    """R labelled rows.
 
-    labels: as text. splits: of each row, "" where the source has none. num_empty: texts that stood empty. groups: what each row belongs to,
-    "" for nothing; () where the source does not say.
+    Args:
+        texts: a tuple of R texts for each text column, whitespace collapsed, EMPTY for a text without words.
+        splits: of each row, "" without splits.
+        num_empty: number of empty texts.
+        groups: group of each row, "" for none; () without groups.
     """
 
     texts: tuple[tuple[str, ...], ...]
@@ -177,7 +179,7 @@ class Labelled:
         return len(self.labels)
 
     def rows_of(self, split: str) -> list[int]:
-        """The rows of a split, in the order of the file."""
+        """Return the rows of a split, in file order."""
         return [row for row, name in enumerate(self.splits) if name == split]
 
 
@@ -191,10 +193,10 @@ def read_labelled(
     data_root: Path | None = None,
     hub_revision: str | None = None,
 ) -> Labelled:
-    """Return the rows of a source, or those of some splits in the order of the file; one without splits is its train.
+    """Return the rows of a source, or of some splits, in file order; a source without splits is its train split.
 
     Raises:
-        DataError: absent columns, a row without a label, a text that is no text (or, unless it may be, empty), none of the rows asked for.
+        DataError: absent columns, a row without a label, a non-text cell, an empty text (unless `may_be_empty`), or no rows in the splits.
     """
     table = read_source(name, data_root=data_root, hub_revision=hub_revision)
     if splits is not None and set(splits) == {WHOLE} and "split" not in table.column_names:
@@ -203,12 +205,8 @@ def read_labelled(
     parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
     kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
     if not kept:
-        raise DataError(
-            where=name,
-            found=f"no rows in {', '.join(splits or ())}",
-            expected="rows of these splits",
-            remedy="Name splits that the file has.",
-        )
+        remedy = "Name splits that the file has."
+        raise DataError(where=name, found=f"no rows in {', '.join(splits or ())}", expected="rows of these splits", remedy=remedy)
     values = table[label].to_pylist()
     for row in kept:
         if values[row] is None or values[row] == "":
@@ -226,29 +224,22 @@ def read_labelled(
 
 
 def truths_of(rows: Labelled, *, where: str) -> tuple[int, ...]:
-    """Labels that say yes or no, as 1 and 0.
-
-    Raises:
-        DataError: a label that is neither.
-    """
+    """Return binary labels (1 and 0, true and false) as 1 and 0; raise DataError for others."""
     found = [number_in(label) for label in rows.labels]
     for row, (number, label) in enumerate(zip(found, rows.labels, strict=True)):
         if number not in (0.0, 1.0):
-            raise DataError(
-                where=where, found=f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read",
-                expected="1 or 0, true or false",
-                remedy="Correct the labels.",
-            )  # fmt: skip
+            seen = f"label {brief(label)} in {row_name(row)} of the {rows.num_rows} that are read"
+            raise DataError(where=where, found=seen, expected="1 or 0, true or false", remedy="Correct the labels.")
     return tuple(int(number == 1.0) for number in found)
 
 
 def read_texts(
     name: str, *, columns: Sequence[str], split: str | None = None, data_root: Path | None = None, hub_revision: str | None = None
 ) -> tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]:
-    """The texts of some columns of a source, column by column; and what each row belongs to, () where the source does not say.
+    """Return the texts of some columns of a source, by column, and the group of each row, () without groups.
 
     Raises:
-        DataError: absent columns or split, a source without rows, a text that is none, or without a word.
+        DataError: absent columns or split, a source without rows, a non-text cell or an empty text.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     check_columns(name, table.column_names, columns, may_name=False)
@@ -259,15 +250,21 @@ def read_texts(
 
 
 def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], checked: Callable[..., str]) -> list[str]:
-    """Runs of spaces are made one."""
+    """The checked texts of a column, whitespace collapsed."""
     cells = table[column].to_pylist()
     return [" ".join(checked(cells[row], where=name, row=row, column=column).split()) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pairs:
-    """P sentence pairs. subset: the part of the task that each comes from; score: (P,) float64;
-    num_ungraded: rows left out for want of a score. group: what each belongs to, such as a topic; () where the source does not say."""
+    """P sentence pairs.
+
+    Args:
+        subset: the part of the task of each pair.
+        score: (P,) float64.
+        num_ungraded: rows without a score, which are left out.
+        group: group of each pair, such as a topic; () without groups.
+    """
 
     subset: tuple[str, ...]
     sentence1: tuple[str, ...]
@@ -281,7 +278,7 @@ class Pairs:
         return len(self.sentence1)
 
     def only(self, rows: np.ndarray) -> Pairs:
-        """The pairs of these rows, in this order."""
+        """Return the pairs of these rows, in this order."""
 
         def of(column: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(column[row] for row in rows)
@@ -300,11 +297,12 @@ def read_pairs(
     hub_revision: str | None = None,
     score_range: tuple[float, float] = (0.0, 5.0),
 ) -> Pairs:
-    """Return the graded pairs of a source with columns sentence1, sentence2, score and, if they are there, subset and group.
+    """Return the graded pairs of a source with columns sentence1, sentence2, score and optionally subset and group.
 
-    Rows without a gold score (null, or empty in a text file) are left out, as the STS16 release asks.
-    Raises DataError, naming the row (counted within the split), for a score that is NaN, no number or outside the range,
-    and for an empty sentence.
+    Rows without a gold score (null or empty) are left out, as the STS16 release requires.
+
+    Raises:
+        DataError: a score that is NaN, no number or out of range, or an empty sentence; names the row, counted within the split.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     check_columns(name, table.column_names, ("sentence1", "sentence2", "score"), may_name=False)
@@ -330,7 +328,7 @@ def read_pairs(
         graded.append((str(subset), group, first, second, value))
     if not graded:
         raise DataError(
-            where=where, found="no graded pair", expected="at least one row with a score", remedy="Take a split whose scores are public."
+            where=where, found="no graded pair", expected="at least one row with a score", remedy="Use a split whose scores are public."
         )
     subset_column, group_column, first_column, second_column, scores = zip(*graded, strict=True)
     return Pairs(
@@ -350,10 +348,7 @@ def _score(where: str, row: int, score: object, score_range: tuple[float, float]
     except ValueError:
         value = float("nan")
     if not low <= value <= high or math.isinf(value):  # also for NaN
-        raise DataError(
-            where=where,
-            found=f"score {score} in {row_name(row)}",
-            expected="a finite number, with a point" if math.isinf(high) else f"a number from {low:g} to {high:g}, with a point",
-            remedy="Correct the row or remove it; a row without a score is left out.",
-        )
+        expected = "a finite number, with a point" if math.isinf(high) else f"a number from {low:g} to {high:g}, with a point"
+        remedy = "Correct the row or remove it; a row without a score is left out."
+        raise DataError(where=where, found=f"score {score} in {row_name(row)}", expected=expected, remedy=remedy)
     return value

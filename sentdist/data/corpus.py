@@ -1,4 +1,4 @@
-"""A training corpus on disk: unique sentences with an id each, the rows as ids and values, all memory-mapped."""
+"""Build, write and memory-map a training corpus: unique sentences with ids, and rows as ids and values."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sentdist.files import drop_remedy, reading
 
 SENTENCES = "sentences.arrow"
 ROWS = "rows.arrow"
-LABEL = "label"  # (R,) float32: what a pair is worth
-RELATION = "relation"  # (R,) int32: which relation holds between anchor and positive
+LABEL = "label"  # (R,) float32: graded label of a pair
+RELATION = "relation"  # (R,) int32: relation of anchor and positive
 EXPECTED = f"a corpus ({SENTENCES}, {ROWS})"
 VALUES = {LABEL: np.dtype(np.float32), RELATION: np.dtype(np.int32)}
 SENTENCES_PER_BATCH = 1 << 16
@@ -30,8 +30,9 @@ SENTENCES_PER_BATCH = 1 << 16
 class OpenedCorpus:
     """An opened corpus: R rows of C columns over S unique sentences.
 
-    ids: (C, R) int32 or int64 sentence ids, a read-only view of the mapped file: workers on one host share its pages and keep no copy.
-    labels, relations: (R,) values of the rows, mapped too; None where the corpus has none.
+    Args:
+        ids: (C, R) int32 or int64 sentence ids, a read-only view of the mapped file: workers on one host share its pages.
+        labels, relations: (R,) values of the rows, also mapped; None if absent.
     """
 
     folder: Path
@@ -44,11 +45,11 @@ class OpenedCorpus:
 
     @classmethod
     def open(cls, folder: Path) -> OpenedCorpus:
-        """Map the two files of a corpus folder. Raises DataError when one is absent or is not what `write_corpus` writes."""
+        """Map the two files of a corpus folder; raise DataError if one is absent or damaged."""
         rows, sentences = _mapped(folder / ROWS), _mapped(folder / SENTENCES)
         if rows.num_record_batches != 1 or sentences.schema.names != ["sentence"]:
-            raise _damaged(folder, "files that are no corpus")
-        with reading(folder / ROWS, expected=EXPECTED, remedy=drop_remedy(folder)):  # a block is read only when it is asked for
+            raise _damaged(folder, "files that are not a corpus")
+        with reading(folder / ROWS, expected=EXPECTED, remedy=drop_remedy(folder)):  # a block is read only on access
             table = rows.get_batch(0)
             table.validate(full=True)
         with reading(folder / SENTENCES, expected=EXPECTED, remedy=drop_remedy(folder)):
@@ -75,7 +76,7 @@ class OpenedCorpus:
         return int(self._first_ids[-1])
 
     def sentences(self, ids: np.ndarray) -> list[str]:
-        """Return the sentences of the ids, in their order. Raises DataError for an id outside 0 … S − 1."""
+        """Return the sentences of the ids, in their order; raise DataError for an id outside 0 … S − 1."""
         remedy = "The rows or the bank belong to another corpus: build it again."
         wanted = checked_ids(ids, self.num_sentences, where=str(self.folder), remedy=remedy)
         batch_numbers = np.searchsorted(self._first_ids, wanted, side="right") - 1
@@ -88,13 +89,13 @@ class OpenedCorpus:
         return found
 
     def sentence_blocks(self) -> Iterator[list[str]]:
-        """Yield all sentences in the order of their ids, a block at a time, without ever holding more than a block."""
+        """Yield all sentences in the order of their ids, one block at a time."""
         for batch in self._batches:
             yield batch.to_pylist()
 
 
 def checked_ids(ids: np.ndarray, num_sentences: int, *, where: str, remedy: str) -> np.ndarray:
-    """Sentence ids of any shape as (K,) int64, read in order. Raises DataError for one outside 0 … num_sentences − 1."""
+    """Return sentence ids of any shape flattened to (K,) int64; raise DataError for one outside 0 … num_sentences − 1."""
     wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
     if wanted.size and not (wanted.min() >= 0 and wanted.max() < num_sentences):
         found = f"sentence ids from {wanted.min()} to {wanted.max()}"
@@ -103,7 +104,7 @@ def checked_ids(ids: np.ndarray, num_sentences: int, *, where: str, remedy: str)
 
 
 def roles(num_columns: int, *, num_positives: int = 1) -> tuple[str, ...]:
-    """Names of a row's sentences: anchor, positive[_1 …], negative[_1 …]."""
+    """Return the names of a row's sentences: anchor, positive[_1 …], negative[_1 …]."""
     num_negatives = max(0, num_columns - 1 - num_positives)
     return ("anchor", *_numbered("positive", num_positives), *_numbered("negative", num_negatives))[:num_columns]
 
@@ -116,9 +117,11 @@ def write_corpus(
     num_positives: int = 1,
     values: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write sentences.arrow (blocks in the order of their ids, large_string) and rows.arrow (one record batch) into an existing folder.
+    """Write sentences.arrow (large_string blocks, in the order of ids) and rows.arrow (one record batch) into an existing folder.
 
-    values: (R,) label and relation of the rows, where there are any.
+    Args:
+        ids_CR: (C, R) sentence ids of the rows.
+        values: (R,) label and relation of the rows, if any.
     """
     schema = pa.schema([pa.field("sentence", pa.large_string(), nullable=False)])
     with pa.OSFile(str(folder / SENTENCES), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
@@ -144,7 +147,7 @@ def _numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def _stacked(columns: list[np.ndarray]) -> np.ndarray:
-    """Return the columns as one (C, R) array without copying: in one record batch they lie at equal distances."""
+    """Return the columns as one (C, R) array without copying: in one record batch they are at equal distances."""
     starts = [column.__array_interface__["data"][0] for column in columns]
     distances = set(np.diff(starts).tolist())
     if len(columns) == 1:
@@ -157,26 +160,23 @@ def _stacked(columns: list[np.ndarray]) -> np.ndarray:
 
 
 def _damaged(path: Path, found: str) -> DataError:
-    return DataError(
-        where=str(path),
-        found=found,
-        expected=EXPECTED,
-        remedy=drop_remedy(path),
-    )
+    return DataError(where=str(path), found=found, expected=EXPECTED, remedy=drop_remedy(path))
 
 
-LONG_WORDS = 256  # a sentence of more words is cut by every encoder at hand (most read 512 tokens, many recipes 75)
+LONG_WORDS = 256  # words; longer sentences are truncated by most encoders (512 tokens) and recipes (often 75)
 ROWS_PER_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusFacts:
-    """What was built, and what was left out on the way.
+    """Counts of a corpus that was built.
 
-    num_rows, num_sentences: as in the corpus. num_dropped_duplicates: rows equal to an earlier row in every column;
-    num_repeating: rows kept that hold one sentence twice (a positive equal to its anchor teaches little,
-    a negative equal to its positive teaches wrong). num_over_long: unique sentences of more than 256 words. mean_words, max_words:
-    whitespace-separated words a unique sentence.
+    Args:
+        num_dropped_duplicates: rows equal to an earlier row in every column.
+        num_repeating: rows kept with one sentence twice (a positive equal to its anchor teaches little, a negative equal to its positive
+            teaches the wrong thing).
+        num_over_long: unique sentences of more than 256 words.
+        mean_words, max_words: whitespace-separated words per unique sentence.
     """
 
     num_rows: int
@@ -200,18 +200,21 @@ def build_corpus(
     values: tuple[str, ...] = (),
     where: str = "corpus",
 ) -> CorpusFacts:
-    """Write the corpus of `rows` into `folder` (made if absent) and say what is in it.
+    """Write the corpus of `rows` into `folder` (created if absent) and return its counts.
 
-    columns: the source's names for anchor, `num_positives` positives, and negatives.
-    values: of its columns `label` and `relation`, those that rows keep;
-    rows that differ in a value are not the same. limit: how many of the distinct rows to keep, drawn with `seed`, order kept.
-    add_reversed: append (positive, anchor[, negative]) for every row that is kept. where: what errors call it.
-    Sentences are equal when their strings are; ids follow the order of first appearance, row by row. Nulls and whitespace count as empty.
+    Equal strings are one sentence; ids follow the order of first appearance, row by row; nulls and whitespace count as empty. Makes two
+    passes over `rows`, which may be a memory-mapped table, without holding all text. Peak memory is about 80 bytes per cell (measured; 16
+    for the digest, 24 for sorting): 100 million distinct sentences in 50 million pairs take about 8 GB.
 
-    Two passes over `rows`, which may be a memory-mapped table: nothing holds all text.
-    Peak memory is about 80 bytes a cell (row × column; measured), among them 16 of digest and 24 for sorting,
-    so 100 million distinct sentences in 50 million pairs take about 8 GB.
-    Raises DataError for absent or non-text columns, no rows, an empty sentence (naming row and column).
+    Args:
+        columns: the source's names for anchor, `num_positives` positives, and negatives.
+        limit: number of distinct rows to keep, drawn with `seed` in order.
+        add_reversed: append (positive, anchor[, negative]) for every row.
+        values: columns `label` and `relation` to keep; rows that differ in a value are distinct.
+        where: name of the corpus in errors.
+
+    Raises:
+        DataError: absent or non-text columns, no rows, or an empty sentence (naming row and column).
     """
     _check(rows, columns, values, limit, where)
     digests_RC2 = _digests(rows, columns, where)
@@ -248,10 +251,9 @@ def build_corpus(
 
 
 def same_strings(digests: np.ndarray) -> np.ndarray:
-    """Return for each cell the number of its string: (…, 2) uint64 digests → (…) int64, equal where and only where the strings are.
+    """Return the number of each cell's string: (…, 2) uint64 digests → (…) int64, equal exactly for equal strings.
 
-    Sorting goes by the first 64 bits; the other 64 tell whether two strings happen to share them (expected 0.0003 times among 10⁸ strings),
-    in which case both halves distinguish those cells.
+    Cells are sorted by the first 64 bits; if two strings share these (expected 0.0003 times among 10⁸ strings), by all 128.
     """
     first, second = digests[..., 0].reshape(-1), digests[..., 1].reshape(-1)
     _, representative, number = np.unique(first, return_index=True, return_inverse=True)
@@ -262,7 +264,7 @@ def same_strings(digests: np.ndarray) -> np.ndarray:
 
 
 def first_of_each_row(identity_RC: np.ndarray) -> np.ndarray:
-    """Return (R,) bool: no earlier row is equal in every column."""
+    """Return (R,) bool: whether no earlier row is equal in every column."""
     keys = identity_RC[:, 0]
     for column in identity_RC.T[1:]:
         _, keys = np.unique(keys * (int(column.max(initial=0)) + 1) + column, return_inverse=True)  # below 2⁶³ for 3 · 10⁹ strings
@@ -273,9 +275,10 @@ def first_of_each_row(identity_RC: np.ndarray) -> np.ndarray:
 
 
 def number_by_appearance(identity_RC: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Renumber strings from 0 in the order in which they appear, row by row.
+    """Renumber strings from 0 in order of first appearance, row by row.
 
-    Returns the ids (R, C) int64 and, for each id, the cell (row × C + column) where it appears first, (S,) int64, ascending.
+    Returns:
+        (R, C) int64 ids, and (S,) int64 the first cell (row × C + column) of each id, ascending.
     """
     _, first_cells, compact = np.unique(identity_RC.reshape(-1), return_index=True, return_inverse=True)
     by_appearance = np.argsort(first_cells)
@@ -301,7 +304,7 @@ def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], li
     if not columns:
         raise DataError(where=where, found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
     if limit is not None and limit < 1:
-        raise DataError(where=where, found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or leave it out.")
+        raise DataError(where=where, found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or omit it.")
     check_columns(where, rows.column_names, (*columns, *values))
     for column in columns:
         kind = rows.schema.field(column).type
@@ -320,11 +323,9 @@ def _digests(rows: pa.Table, columns: tuple[str, ...], where: str) -> np.ndarray
             cells = pc.fill_null(block[column].combine_chunks(), "")
             blank = pc.equal(pc.utf8_trim_whitespace(cells), "").to_numpy(zero_copy_only=False)
             if blank.any():
+                found = f"an empty sentence in {row_name(first + int(blank.argmax()))}, column {column}"
                 raise DataError(
-                    where=where,
-                    found=f"an empty sentence in {row_name(first + int(blank.argmax()))}, column {column}",
-                    expected="text in every cell",
-                    remedy="Correct the row, or leave it out of the file.",
+                    where=where, found=found, expected="text in every cell", remedy="Correct the row, or remove it from the file."
                 )
             digests[span, place] = _digests_of(cells)
     return digests
@@ -344,8 +345,7 @@ def _blocks(rows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[int, pa.
 
 
 def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, lengths: list[np.ndarray]) -> Iterator[pa.Array]:
-    """Yield the strings of the given cells (row × C + column, ascending) in blocks of equal size;
-    append their numbers of words to `lengths`."""
+    """Yield the strings of the cells (row × C + column, ascending) in blocks of equal size; append their numbers of words to `lengths`."""
     pending = pa.array([], pa.large_string())
     for first, block in _blocks(rows, columns):
         low, high = np.searchsorted(cells, [first * len(columns), (first + block.num_rows) * len(columns)])
@@ -364,8 +364,8 @@ def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, leng
 
 
 def _reversed_too(ids_CR: np.ndarray) -> np.ndarray:
-    """Return (C, ≤ 2R): the rows, then those with anchor and positive exchanged that are not among the rows already."""
+    """Return (C, ≤ 2R): the rows, then new ones with anchor and positive swapped."""
     if len(ids_CR) < 2:
-        raise DataError(where="corpus", found="one column", expected="anchor and positive to exchange", remedy="Leave add_reversed out.")
+        raise DataError(where="corpus", found="one column", expected="anchor and positive to exchange", remedy="Omit add_reversed.")
     both = np.concatenate([ids_CR, ids_CR[[1, 0, *range(2, len(ids_CR))]]], axis=1)
     return both[:, first_of_each_row(both.T)]

@@ -1,4 +1,4 @@
-"""Text generated from a seed: what customers report to a help desk, what its staff note; the same on every machine."""
+"""Generate help-desk texts (reports of customers, notes of staff) from a seed, equal on every machine; sources `generated/…`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# What the staff say | what customers say; in other words. Of causes both say the same, the first word is their name here.
+# Word of the staff | words of customers; synonyms. Both use the same words for causes, whose first word is only a name.
 MACHINES = """
 otter | dishwasher; machine for the dishes
 badger | washing machine; clothes washer
@@ -63,11 +63,11 @@ REPORTS = (
     "{cause}, my {machine} {fault}.",
 )
 NOTES = ("The {machine} {fault} {cause}.", "{cause}, the {machine} {fault}.")
-WEIGHTS = {"machine": 2.0, "fault": 2.0, "cause": 1.0}  # of what two cases share, in their likeness from 0 to 5
+WEIGHTS = {"machine": 2.0, "fault": 2.0, "cause": 1.0}  # weights of equal fields in the similarity of two cases, 0 to 5
 
 
 class Draw:
-    """Random choices from one seed; only `random()`, whose sequence Python promises to keep, is drawn from."""
+    """Random choices from one seed by `random()` only, whose sequence Python guarantees."""
 
     def __init__(self, *seed: object) -> None:
         self._random = random.Random(digest_u64(*seed))
@@ -81,7 +81,7 @@ class Draw:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What happened to a machine; each in the words of the staff."""
+    """A fault of a machine, in the words of the staff."""
 
     machine: str
     fault: str
@@ -90,15 +90,14 @@ class Case:
 
 @cache
 def words(table: str) -> dict[str, tuple[str, ...]]:
-    """Return the staff's word → the customers' words. table: MACHINES, FAULTS or CAUSES."""
+    """Return word of the staff → words of customers, for MACHINES, FAULTS or CAUSES."""
     rows = [line.split("|") for line in table.strip().splitlines()]
     return {said.strip(): tuple(word.strip() for word in others.split(";")) for said, others in rows}
 
 
 @cache
 def cases(split: str) -> tuple[Case, ...]:
-    """Return the cases that a split owns. Every machine with a fault belongs to one split, 6 in 10 to train, 2 to dev, 2 to test: no two
-    splits share a sentence, and all share the words."""
+    """Return the cases of a split. A machine with a fault is in one split (6 in 10 train, 2 dev, 2 test): splits share only words."""
     splits = ("train",) * 6 + ("dev",) * 2 + ("test",) * 2
     return tuple(
         Case(machine=machine, fault=fault, cause=cause)
@@ -110,37 +109,37 @@ def cases(split: str) -> tuple[Case, ...]:
 
 
 def report(case: Case, draw: Draw) -> str:
-    """Return a sentence in which a customer reports the case."""
+    """Return a customer's report of the case."""
     return _sentence(
         draw.one(REPORTS), draw.one(words(MACHINES)[case.machine]), draw.one(words(FAULTS)[case.fault]), draw.one(words(CAUSES)[case.cause])
     )
 
 
 def note(case: Case, draw: Draw) -> str:
-    """Return a sentence in which the staff note the case."""
+    """Return the staff's note of the case."""
     return _sentence(draw.one(NOTES), case.machine, case.fault, draw.one(words(CAUSES)[case.cause]))
 
 
 def question(case: Case, draw: Draw) -> str:
-    """Return a question about the machine's fault whatever caused it."""
+    """Return a question about the machine's fault, without its cause."""
     return _sentence(
         "Why is it that my {machine} {fault}?", draw.one(words(MACHINES)[case.machine]), draw.one(words(FAULTS)[case.fault]), ""
     )
 
 
 def advice(case: Case) -> str:
-    """Return what the staff say of the machine's fault, whatever caused it."""
+    """Return the staff's answer for the machine's fault, without its cause."""
     return f"When the {case.machine} {case.fault}, for any reason."
 
 
 def changed(case: Case, fields: Sequence[str], draw: Draw, split: str) -> Case:
-    """Return a case of the split that differs in these fields and in no other."""
+    """Return a case of the split that differs in exactly these fields."""
     differ = {name: name in fields for name in WEIGHTS}
     return draw.one([one for one in cases(split) if all((getattr(one, name) != getattr(case, name)) == differ[name] for name in WEIGHTS)])
 
 
 def likeness(one: Case, other: Case) -> float:
-    """Return how alike two cases are, 0 to 5: 2 for the machine, 2 for the fault, 1 for the cause."""
+    """Return the similarity of two cases, 0 to 5: 2 for the machine, 2 for the fault, 1 for the cause."""
     return sum(weight for name, weight in WEIGHTS.items() if getattr(one, name) == getattr(other, name))
 
 
@@ -150,13 +149,13 @@ def _sentence(template: str, machine: str, fault: str, cause: str) -> str:
 
 
 PREFIX = "generated/"
-REVISION = "helpdesk-1"  # raised by whoever changes what comes out; a test holds the digest of every table
-SEED = "helpdesk-1"  # stays while the text of a split does: other sizes draw the same rows, fewer or more
+REVISION = "helpdesk-1"  # to be raised when the output changes; a test holds the digest of every table
+SEED = "helpdesk-1"  # stays while the texts do: other sizes draw a prefix or an extension of the same rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratedSource:
-    """A generated source. splits: name → rows; columns as `read` gives them."""
+    """A generated source. splits: name → number of rows."""
 
     columns: tuple[str, ...]
     splits: dict[str, int]
@@ -176,7 +175,7 @@ GENERATED: dict[str, GeneratedSource] = {
     ),
     "generated/faq": GeneratedSource(
         columns=("query_id", "document_id", "relevance", "query", "question", "answer"),
-        splits={},  # cross-validation over its queries takes their place
+        splits={},  # replaced by cross-validation over its queries
         about="reports and notes: of the same case 2, of the same fault of the machine 1",
     ),
 }
@@ -193,22 +192,22 @@ class GeneratedFaq:
 
 
 def split_sizes(name: str) -> dict[str, int]:
-    """Return split → rows without generating anything. Raises DataError for an unknown name."""
+    """Return split → number of rows without generating them; raise DataError for an unknown name."""
     return _source(name).splits
 
 
 def num_rows(name: str) -> int:
-    """Return the rows of all splits together; for generated/faq the judgements."""
+    """Return the number of rows of all splits; of judgements for generated/faq."""
     return sum(split_sizes(name).values()) or FAQ_JUDGEMENTS
 
 
 def columns_of(name: str) -> tuple[str, ...]:
-    """Return the columns of a source without generating anything."""
+    """Return the columns of a source without generating it."""
     return _source(name).columns
 
 
 def read(name: str, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a generated source. Raises DataError for an unknown name, split or column."""
+    """Return the rows of a generated source; raise DataError for an unknown name, split or column."""
     import pyarrow as pa
 
     source = _source(name)
@@ -224,7 +223,7 @@ def read(name: str, *, split: str | None = None, columns: Sequence[str] | None =
 
 @cache
 def faq_tables() -> GeneratedFaq:
-    """Return the three tables of generated/faq: relevance 2 for the note of the very case, 1 for what is said of all causes."""
+    """Return the tables of generated/faq: relevance 2 for the note of the same case, 1 for the answer without a cause."""
     import pyarrow as pa
 
     draw = Draw(SEED, "faq")
@@ -288,10 +287,6 @@ def _joined(tables: GeneratedFaq) -> pa.Table:
 
 def _source(name: str) -> GeneratedSource:
     if name not in GENERATED:
-        raise DataError(
-            where=name,
-            found="no generated source of that name",
-            expected=f"one of {', '.join(GENERATED)}",
-            remedy=did_you_mean(name, GENERATED, "Choose one of them.", alike=0.3),
-        )
+        remedy = did_you_mean(name, GENERATED, "Choose one of them.", alike=0.3)
+        raise DataError(where=name, found="no generated source of that name", expected=f"one of {', '.join(GENERATED)}", remedy=remedy)
     return GENERATED[name]

@@ -1,4 +1,4 @@
-"""Queries, documents and graded judgements that have been checked against each other."""
+"""Read and check queries, documents and judgements of a retrieval source; divide its queries into folds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-GENERATED = "generated/faq"  # the collection that needs no files
-MOST_NAMED = 10  # rows that an error lists
+GENERATED = "generated/faq"  # the collection without files
+MOST_NAMED = 10  # rows listed in an error
 DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval:
-    """A collection of documents with queries judged against it.
+    """A collection of documents with judged queries.
 
-    queries and documents run parallel to query_ids and document_ids.
-    qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant;
-    every query has an entry. empty_document_ids: documents without text, which are left out of the collection;
-    their judgements stay, so that a relevant one counts as not found (Cranfield has two). groups: what each query belongs to, "" for
-    nothing; () where the source does not say.
+    Args:
+        queries, documents: parallel to query_ids and document_ids.
+        qrels: query id → document id → relevance, an integer ≥ 0, 0 = not relevant; every query has an entry.
+        empty_document_ids: documents without text, which are left out; their judgements stay, so that a relevant one counts as not found
+            (Cranfield has two).
+        groups: group of each query, "" for none; () without groups.
     """
 
     query_ids: tuple[str, ...]
@@ -46,8 +47,8 @@ class Retrieval:
 
     @property
     def are_documents(self) -> frozenset[str]:
-        """Queries that are themselves a document, and no answer: of the same id, with a text that it holds, and not judged relevant
-        (ArguAna's are arguments of its collection). An id alone says nothing: many number both from 1 on."""
+        """Queries that are themselves a document, but no answer (as in ArguAna): it has their id, contains their text and is not relevant.
+        The id alone is not enough: many sources number both from 1."""
         text_of = dict(zip(self.document_ids, self.documents, strict=True))
         return frozenset(
             query
@@ -57,12 +58,14 @@ class Retrieval:
 
 
 def read_retrieval(name: str, *, split: str | None = None, data_root: Path | None = None, document_field: str = "answer") -> Retrieval:
-    """Return a retrieval source with the judged queries of a split (None: of all) and its whole collection.
+    """Return a retrieval source with the judged queries of a split (None: all) and its whole collection.
 
-    document_field says what of an FAQ is the document: its answer, its question, or both joined by a space;
-    documents that are no FAQs are their title and text, as in BEIR, and take only "answer".
-    Raises DataError for a missing part, ids that occur twice or nowhere, empty queries, a collection without any text,
-    a relevance that is not an integer.
+    Args:
+        document_field: text of an FAQ document: "answer", "question", or "question_answer" (joined by a space); other documents are title
+            and text, as in BEIR, and accept only "answer".
+
+    Raises:
+        DataError: a missing part, repeated or unknown ids, empty queries, a collection without text, or a non-integer relevance.
     """
     if name == GENERATED:
         files.check_split(name, (), split)
@@ -72,12 +75,9 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
         )
     parts = None if name.startswith("hub:") else retrieval_files.find(name, data_root)
     if parts is None:
-        raise DataError(
-            where=name,
-            found="no documents, queries and qrels of that name",
-            expected=f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root",
-            remedy="A file of questions and answers is scored as own=FILE; generated/faq needs no files.",
-        )
+        expected = f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root"
+        remedy = "Score a file of questions and answers as own=FILE; generated/faq needs no files."
+        raise DataError(where=name, found="no documents, queries and qrels of that name", expected=expected, remedy=remedy)
     if parts.release is not None:
         files.check_split(name, releases.SPLITS, split)
         faqs = parts.release.tables(name)
@@ -95,7 +95,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
 
 
 def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: pa.Table, document_field: str) -> Retrieval:
-    """Check the three tables against each other and return them as one value. Queries without a judgement are left out."""
+    """Check the three tables against each other and join them, without unjudged queries."""
     document_ids = _unique_ids(name, "document", documents["document_id"].to_pylist())
     texts = _document_texts(name, documents, document_field)
     query_ids = _unique_ids(name, "query", queries["query_id"].to_pylist())
@@ -103,15 +103,13 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
     judged = [(query, text) for query, text in zip(query_ids, queries["query"].to_pylist(), strict=True) if query in qrels]
     for query, text in judged:
         if not (text or "").strip():
-            raise DataError(
-                where=name,
-                found=f"an empty query {query}",
-                expected="text in every judged query",
-                remedy="Remove the query and its judgements.",
-            )
+            remedy = "Remove the query and its judgements."
+            raise DataError(where=name, found=f"an empty query {query}", expected="text in every judged query", remedy=remedy)
     filled = [(document, text) for document, text in zip(document_ids, texts, strict=True) if text]
     if not filled:
-        raise DataError(where=name, found="no document with text", expected="a collection of documents", remedy="Fill the documents in.")
+        raise DataError(
+            where=name, found="no document with text", expected="a collection of documents", remedy="Add text to the documents."
+        )
     return Retrieval(
         query_ids=tuple(query for query, _ in judged),
         queries=tuple(text for _, text in judged),
@@ -125,22 +123,14 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
 
 def _document_texts(name: str, documents: pa.Table, document_field: str) -> list[str]:
     if document_field not in DOCUMENT_FIELDS:
-        raise DataError(
-            where=name,
-            found=f'document_field "{document_field}"',
-            expected=f"one of {', '.join(DOCUMENT_FIELDS)}",
-            remedy="Choose one of them.",
-        )
+        expected = f"one of {', '.join(DOCUMENT_FIELDS)}"
+        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy="Choose one of them.")
     fields: Sequence[str]
     if "answer" in documents.column_names:
         fields = document_field.split("_")
     elif document_field != "answer":
-        raise DataError(
-            where=name,
-            found=f'document_field "{document_field}"',
-            expected="documents with a question and an answer",
-            remedy='Leave it at "answer": the whole text.',
-        )
+        expected = "documents with a question and an answer"
+        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy='Use "answer": the whole text.')
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
     check_columns(name, documents.column_names, fields or ["text"], may_name=False)
@@ -152,30 +142,26 @@ def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
     if not all(ids):
         raise DataError(where=name, found=f"a {what} without an id", expected=f"an id for every {what}", remedy="Number them.")
     if again := repetitions(ids):
-        raise DataError(
-            where=name,
-            found=f"{what} id {ids[again[0]]} again{and_more(again)}",
-            expected=f"each {what} id once",
-            remedy=remove_rows(again),
-        )
+        expected = f"each {what} id once"
+        raise DataError(where=name, found=f"{what} id {ids[again[0]]} again{and_more(again)}", expected=expected, remedy=remove_rows(again))
     return [str(value) for value in ids]
 
 
 def repetitions(keys: Sequence[Hashable]) -> list[int]:
-    """The rows whose key an earlier row has."""
+    """Return the rows whose key occurs in an earlier row."""
     first: dict[Hashable, int] = {}
     return [row for row, key in enumerate(keys) if first.setdefault(key, row) != row]
 
 
 def and_more(rows: Sequence[int], what: str = "") -> str:
-    """How many rows there are beside the first, behind what was said of it."""
+    """Return the suffix of a message on the first row: ", and 2 more"; "" for a single row."""
     if len(rows) < 2:
         return ""
     return f", and {counted(len(rows) - 1, what) if what else f'{len(rows) - 1:,}'} more"
 
 
 def remove_rows(rows: Sequence[int]) -> str:
-    """What to do with rows that are too many."""
+    """Return the remedy for repeated rows."""
     return f"Remove {', '.join(row_name(row) for row in rows[:MOST_NAMED])}{', …' if len(rows) > MOST_NAMED else ''}."
 
 
@@ -185,19 +171,11 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
     for row, judgement in enumerate(judgements.to_pylist()):
         query, document = judgement["query_id"], judgement["document_id"]
         if query not in queries:
-            raise DataError(
-                where=name,
-                found=f"query {query} in {row_name(row)} of the judgements",
-                expected="a query of the source",
-                remedy="Complete the queries.",
-            )
+            found = f"query {query} in {row_name(row)} of the judgements"
+            raise DataError(where=name, found=found, expected="a query of the source", remedy="Complete the queries.")
         if document not in documents:
-            raise DataError(
-                where=name,
-                found=f"document {document} in {row_name(row)} of the judgements",
-                expected="a document of the source",
-                remedy="Complete the documents.",
-            )
+            found = f"document {document} in {row_name(row)} of the judgements"
+            raise DataError(where=name, found=found, expected="a document of the source", remedy="Complete the documents.")
         if document in qrels.setdefault(query, {}):
             again.append((row, query, document))
         qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
@@ -210,18 +188,14 @@ def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[st
 
 
 def whole_grade(relevance: object, *, where: str, row: int) -> int:
-    """A judgement's grade, 0 for the grades below 0 that TREC gives to what is not even about the subject; DataError for no integer."""
+    """Return a judgement's grade, 0 for negative grades (TREC: off-topic); raise DataError for a non-integer."""
     try:
         value = float(str(relevance))
     except ValueError:
         value = math.nan
     if not value.is_integer():
-        raise DataError(
-            where=where,
-            found=f"relevance {relevance} in {row_name(row)} of the judgements",
-            expected="an integer",
-            remedy="Correct the judgement.",
-        )
+        found = f"relevance {relevance} in {row_name(row)} of the judgements"
+        raise DataError(where=where, found=found, expected="an integer", remedy="Correct the judgement.")
     return max(0, int(value))
 
 
@@ -230,16 +204,18 @@ By = Literal["query", "answer"]
 
 
 def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int, groups: Mapping[str, str] | None = None) -> dict[str, int]:
-    """Return query id → fold. Folds differ in size by at most one; the order in which the queries are listed does not matter.
+    """Return query id → fold, independent of the order of the queries; fold sizes differ by at most one without groups.
 
-    groups: query id → name of its group; then a group stays together, the largest first, each into the fold that has fewest queries.
+    RCL (arXiv 2209.13241) evaluates FAQ retrieval by an unspecified "5-fold method"; these folds are over queries, by published seed.
 
-    RCL (arXiv 2209.13241) evaluates FAQ retrieval by a "5-fold method" without saying more;
-    the folds here are over queries, by published seed.
-    Raises DataError for fewer than three folds (train, dev and test need one each), for fewer queries than folds, and for repeated ids.
+    Args:
+        groups: query id → name of its group, which stays together; the largest groups first, each into the smallest fold.
+
+    Raises:
+        DataError: fewer than three folds (train, dev and test need one each), fewer queries than folds, or repeated ids.
     """
     if num_folds < 3:
-        raise _folds_complaint(f"{num_folds} folds", "at least 3: one tests, one is for development, the rest train")
+        raise _folds_complaint(f"{num_folds} folds", "at least 3: one for test, one for dev, the rest for train")
     if len(set(query_ids)) != len(query_ids):
         raise _folds_complaint("a query id that occurs twice", "each query id once")
     if len(query_ids) < num_folds:
@@ -267,7 +243,7 @@ def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_fol
 
 
 def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
-    """Return query id → its group: queries that share a relevant document, or one of the same text, also by way of others."""
+    """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text."""
     leader: dict[str, str] = {}
 
     def find(name: str) -> str:
@@ -287,22 +263,19 @@ def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
     groups: dict[str, str] = {query: find(f"query {query}") for query in retrieval.query_ids}
     names: dict[str, str] = {}
     for query in sorted(groups):
-        names.setdefault(groups[query], query)  # its first query: the name does not change with the order in which they are listed
+        names.setdefault(groups[query], query)  # its first query by id: independent of their order
     return {query: names[group] for query, group in groups.items()}
 
 
 def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
-    """Which queries a fold keeps together; None: none. by answer: no test query's relevant document is trained on."""
+    """Return the groups of queries that stay in one fold; None: none. "answer": no relevant document of a test query is in train."""
     return groups_by_answer(retrieval) if by == "answer" else None
 
 
 def queries_for(
     query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role, groups: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
-    """Return the queries that play `role` in round `fold`, in the order given: fold k tests, fold k + 1 (cyclic) is dev, the rest train.
-
-    groups: as `fold_of_queries` has them.
-    """
+    """Return the queries of `role` in round `fold`, in their order: fold k is test, fold k + 1 (cyclic) is dev, the rest train."""
     if not 0 <= fold < num_folds:
         raise _folds_complaint(f"fold {fold}", f"0 to {num_folds - 1}")
     if role not in get_args(Role):
@@ -313,7 +286,7 @@ def queries_for(
 
 
 def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role, by: By = "query") -> Retrieval:
-    """Return the source with only the queries of a role; the bank of documents stays whole."""
+    """Return the source with only the queries of a role, but all documents."""
     groups = groups_of(retrieval, by)
     chosen = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role=role, groups=groups))
     kept = [(query, text) for query, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if query in chosen]
@@ -326,10 +299,7 @@ def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: 
 
 
 def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", by: By = "query") -> pa.Table:
-    """Return columns anchor and positive: every query of the role with each document that is judged relevant for it, once a text.
-
-    Documents of equal text (StackFAQ repeats a question for each of its answers) give one row. Raises DataError when nothing is relevant.
-    """
+    """Return columns anchor and positive: queries of the role with each distinct relevant text; raise DataError if there is none."""
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))

@@ -1,4 +1,4 @@
-"""Which words a sentence has, with the part of speech of each: NLTK's tagger, or one that the user names."""
+"""Tag words with NLTK's or a user's tagger; count tags and words of a corpus as training targets, and read them memory-mapped."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from nltk.tag.perceptron import PerceptronTagger
 
 
-# Sentences to their words in order, each with its tag, punctuation included; the same words and tags for a sentence wherever it stands.
+# Sentences to their (word, tag) pairs in order, with punctuation; the result for a sentence does not depend on the others.
 Tagger = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, str]]]]
 
 NLTK_TAGGER = "nltk"
-# Words that carry grammar, and what NLTK's tokenizer makes of "can't", "won't" and the like.
+# Function words, and the tokens that NLTK's tokenizer makes of "can't", "won't" etc.
 STOP_WORDS = FUNCTION_WORDS | {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "ca", "wo", "gon", "na"}
 TAGGER_DATA = (
     ("taggers/averaged_perceptron_tagger_eng", "averaged_perceptron_tagger_eng.weights.json"),
@@ -39,33 +39,35 @@ TAGGER_DATA = (
 
 
 def load_tagger(name: str, *, nltk_data: Path | None = None) -> Tagger:
-    """The tagger called "nltk", or the function that "module:function" names.
+    """Return the tagger "nltk", or the function named by "module:function".
 
     nltk: words by NLTK's Treebank tokenizer, tags by its averaged perceptron, in the 12 tags of Petrov et al. 2012 (arXiv 1104.2086).
-    nltk_data: a folder of NLTK's data sets; None: where NLTK looks itself (NLTK_DATA). RecipeError for a name of neither form;
-    DataError for data, a module or a function that is not there.
+
+    Args:
+        nltk_data: folder of NLTK's data sets; None: NLTK's usual places (NLTK_DATA).
+
+    Raises:
+        RecipeError: a name of neither form.
+        DataError: missing data, module or function.
     """
     check_name(name)
     return _nltk_tagger(nltk_data) if name == NLTK_TAGGER else _named(name)
 
 
 def check_name(name: str) -> None:
-    """RecipeError unless `name` is "nltk" or has the form "module:function"; imports nothing."""
+    """Raise RecipeError unless `name` is "nltk" or has the form "module:function"; import nothing."""
     module, colon, function = name.partition(":")
     if name != NLTK_TAGGER and not (colon and function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
         raise RecipeError(
             where="tagger",
             found=f'"{name}"',
             expected=f'"{NLTK_TAGGER}" or "module:function"',
-            remedy="Name a function that takes sentences and gives a list of (word, tag) for each.",
+            remedy="Name a function that takes sentences and returns a list of (word, tag) for each.",
         )
 
 
 def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
-    """What pins the tags that a tagger gives: NLTK's version and the content of its data, or the source of the module.
-
-    Finds the tagger without loading it; raises what `load_tagger` raises for one that is not there.
-    """
+    """Return what pins the tags of a tagger, or raise as `load_tagger`: NLTK's version and a digest of its data, or of the module."""
     check_name(name)
     digest = hashlib.sha256()
     if name == NLTK_TAGGER:
@@ -81,10 +83,10 @@ def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
 
 
 def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[list[tuple[str, str]]]:
-    """The (word, tag) pairs of each sentence, one by one. DataError when the tagger `name` gives anything else."""
+    """Yield the (word, tag) pairs of each sentence; raise DataError if the tagger `name` returns anything else."""
     found = tagger(sentences)
     if len(found) != len(sentences):
-        raise _unusable(name, f"{len(found)} results for {len(sentences)} sentences", "one list a sentence")
+        raise _unusable(name, f"{len(found)} results for {len(sentences)} sentences", "one list per sentence")
     for sentence, pairs in zip(sentences, found, strict=True):
         if not all(isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in pairs):
             raise _unusable(name, f"{pairs!r:.80} for {sentence!r:.60}", "pairs of word and tag, both text")
@@ -92,7 +94,7 @@ def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[l
 
 
 def is_word(token: str) -> bool:
-    """Whether a lower-cased token says what a sentence is about: neither punctuation nor an English stop-word."""
+    """Whether a lower-cased token is neither punctuation nor an English stop-word."""
     return token not in STOP_WORDS and any(letter.isalnum() for letter in token)
 
 
@@ -123,11 +125,9 @@ def _named(name: str) -> Tagger:
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
+        remedy = f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).'
         raise DataError(
-            where=f"tagger {name}",
-            found=named(error),
-            expected="a module that can be imported, with that function",
-            remedy=f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).',
+            where=f"tagger {name}", found=named(error), expected="an importable module with that function", remedy=remedy
         ) from error
     if not callable(found):
         raise _unusable(name, f"a {type(found).__name__}", "a function")
@@ -136,12 +136,8 @@ def _named(name: str) -> Tagger:
 
 
 def _unusable(name: str, found: str, expected: str) -> DataError:
-    return DataError(
-        where=f"tagger {name}",
-        found=found,
-        expected=expected,
-        remedy="It is called with a list of sentences and returns, for each, a list of (word, tag).",
-    )
+    remedy = "It is called with a list of sentences and returns, for each, a list of (word, tag)."
+    return DataError(where=f"tagger {name}", found=found, expected=expected, remedy=remedy)
 
 
 POS, INDPTR, INDICES, VALUES = "pos.npy", "bow_indptr.npy", "bow_indices.npy", "bow_values.npy"
@@ -152,7 +148,7 @@ EXPECTED = f"targets ({', '.join((*ARRAYS, TAGS, VOCABULARY))})"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Counts:
-    """How often names occur in each of S sentences: row s has `numbers[indptr[s]:indptr[s + 1]]` of `names`, so often as `counts` says."""
+    """Counts of names in each of S sentences: row s has the names `numbers[indptr[s]:indptr[s + 1]]`, with their `counts`."""
 
     names: tuple[str, ...]
     indptr: np.ndarray  # (S + 1,) int64
@@ -162,9 +158,13 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetFacts:
-    """What was tagged. num_tags: K. num_words: V. num_wordless: sentences without a word of the vocabulary.
+    """Counts of tagged sentences.
 
-    covered_fraction: of all words but stop-words and punctuation, how many are in the vocabulary. max_tag_share: of the commonest tag.
+    Args:
+        num_tags, num_words: K and V.
+        num_wordless: sentences without a word of the vocabulary.
+        covered_fraction: share of the words (without stop-words and punctuation) that are in the vocabulary.
+        max_tag_share: share of the most frequent tag.
     """
 
     num_sentences: int
@@ -177,7 +177,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SentenceTargets:
-    """The targets of K sentences: tags (K, V) float32, words as entries (row, word, share) with ascending rows."""
+    """The targets of S sentences: (S, K) float32 tag shares; words as entries (row, word, share) with ascending rows."""
 
     pos: np.ndarray
     bow_rows: np.ndarray
@@ -186,8 +186,7 @@ class SentenceTargets:
 
 
 def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str) -> tuple[Counts, Counts]:
-    """Tags and words of some sentences: (tags of all tokens, lower-cased words without stop-words and punctuation).
-    DataError from the tagger."""
+    """Return the counts of tags (of all tokens) and of lower-cased words (without stop-words and punctuation) in sentences."""
     tags, words = _Counting(), _Counting()
     for pairs in tagged(tagger, sentences, name=tagger_name):
         tags.add(tag for _, tag in pairs)
@@ -197,7 +196,7 @@ def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: st
 
 
 def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
-    """Write what `count_sentences` gave for a part of a corpus."""
+    """Write the counts of a part of a corpus."""
     arrays: dict[str, np.ndarray] = {}
     for prefix, part in (("tags", tags), ("words", words)):
         names = np.frombuffer(json.dumps(part.names).encode(), dtype=np.uint8)
@@ -211,7 +210,7 @@ def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
 
 
 def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
-    """Read what `write_counts` wrote, a moment ago or in another process of this run."""
+    """Read the counts that `write_counts` wrote."""
     with np.load(path, allow_pickle=False) as arrays:
         parts = [
             Counts(
@@ -226,21 +225,21 @@ def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
 
 
 def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> TargetFacts:
-    """Merge the parts of a corpus, in their order, into the targets: the tags that occur, and the `num_words` most frequent words.
+    """Merge the parts of a corpus, in order, into targets for the occurring tags and the `num_words` most frequent words.
 
-    Words of equal frequency go by the alphabet, so that nothing depends on how the corpus was cut.
-    Reads the parts twice and holds one at a time, beside the counts of all words. DataError when no sentence has a word.
+    Words of equal frequency are sorted alphabetically, so that the result does not depend on the parts. Reads the parts twice, one at a
+    time; memory holds one part and the counts of all words.
+
+    Raises:
+        DataError: no sentence has a word.
     """
     tag_totals, word_totals, num_sentences = _totals(parts)
     tags = sorted(tag_totals)
     vocabulary = sorted(word_totals, key=lambda word: (-word_totals[word], word))[:num_words]
     if not vocabulary:
-        raise DataError(
-            where="targets",
-            found="no word but stop-words and punctuation in any sentence",
-            expected="sentences of a language that the tagger knows",
-            remedy="Check the corpus and the tagger.",
-        )
+        found = "no word but stop-words and punctuation in any sentence"
+        remedy = "Check the corpus and the tagger."
+        raise DataError(where="targets", found=found, expected="sentences of a language that the tagger knows", remedy=remedy)
     entries, num_wordless = _write_rows(folder, parts, num_sentences, _numbered(tags), _numbered(vocabulary))
     for name, column in ((INDICES, 0), (VALUES, 1)):
         np.save(folder / name, np.concatenate([entry[column] for entry in entries]))
@@ -257,10 +256,10 @@ def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> Tar
 
 
 class FileTargets:
-    """The targets of a corpus, memory-mapped: workers on one host share the pages."""
+    """The targets of a corpus, memory-mapped: workers on one host share its pages."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files of `folder`; DataError when one is absent or they do not fit together."""
+        """Map the files of `folder`; raise DataError if one is absent or they are inconsistent."""
         self.folder = folder
         self.tags, self.vocabulary = (_names(folder, name) for name in (TAGS, VOCABULARY))
         arrays = [read_array(folder / name, expected=EXPECTED, remedy=drop_remedy(folder), mapped=True) for name in ARRAYS]
@@ -285,7 +284,7 @@ class FileTargets:
         return len(self._pos)
 
     def rows(self, sentence_ids: np.ndarray) -> SentenceTargets:
-        """The targets of K ids (any shape, read in order); DataError for an id outside the corpus."""
+        """Return the targets of sentence ids of any shape, flattened; raise DataError for an id outside the corpus."""
         remedy = "Tag the corpus that the training uses: targets belong to one corpus."
         ids = checked_ids(sentence_ids, self.num_sentences, where=str(self.folder), remedy=remedy)
         starts, sizes = self._indptr[ids], self._indptr[ids + 1] - self._indptr[ids]
@@ -300,8 +299,6 @@ class FileTargets:
 
 
 class _Counting:
-    """Rows of counted names as they come."""
-
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
         self._numbers: list[int] = []
@@ -324,7 +321,7 @@ class _Counting:
 
 
 def _totals(parts: Sequence[Path]) -> tuple[Counter[str], Counter[str], int]:
-    """How often each tag and each word occurs in all parts, and how many sentences there are."""
+    """The counts of each tag and word in all parts, and the number of sentences."""
     tag_totals: Counter[str] = Counter()
     word_totals: Counter[str] = Counter()
     num_sentences = 0
@@ -340,7 +337,7 @@ def _totals(parts: Sequence[Path]) -> tuple[Counter[str], Counter[str], int]:
 def _write_rows(
     folder: Path, parts: Sequence[Path], num_sentences: int, tag_number: dict[str, int], word_number: dict[str, int]
 ) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Write pos.npy and bow_indptr.npy; returns indices and values of the words part by part, and how many sentences have none."""
+    """Write pos.npy and bow_indptr.npy; return indices and values of the words by part, and the number of sentences without words."""
     pos_SK = np.lib.format.open_memmap(folder / POS, mode="w+", dtype=np.float32, shape=(num_sentences, len(tag_number)))
     lengths = np.empty(num_sentences, dtype=np.int64)
     entries, first = [], 0
@@ -361,7 +358,7 @@ def _write_rows(
 
 
 def _shares(part: Counts, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, numbers, relative frequencies) of the names that have a number, by row and then by number; a row's frequencies sum to 1."""
+    """(rows, numbers, relative frequencies) of the numbered names, by row and number; the frequencies of a row sum to 1."""
     global_number = np.array([number.get(name, -1) for name in part.names], dtype=np.int32)
     rows = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
     numbers = global_number[part.numbers] if len(part.numbers) else np.empty(0, dtype=np.int32)
@@ -385,9 +382,4 @@ def _names(folder: Path, name: str) -> tuple[str, ...]:
 
 
 def _damaged(folder: Path, found: str) -> DataError:
-    return DataError(
-        where=str(folder),
-        found=found,
-        expected=EXPECTED,
-        remedy=drop_remedy(folder),
-    )
+    return DataError(where=str(folder), found=found, expected=EXPECTED, remedy=drop_remedy(folder))

@@ -1,4 +1,4 @@
-"""What stands in the cells of a column: texts, numbers, labels, lists."""
+"""Classify the columns of a user file by their names and cells (texts, scores, labels, lists); word the errors for unclear columns."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ PERCENT, DECIMALS = "%", 12  # 7 % is 0.07, not 0.07000000000000001
 
 
 def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, float]:
-    """The scale that scores are on: the narrowest of the usual ones that holds them, else their own range.
+    """Return the scale of scores: the narrowest usual one that contains them, else their own range.
 
     Raises:
-        DataError: scores that are all one.
+        DataError: all scores are equal.
     """
     numbers = [number for number in grades_of(name, column, cells) if not math.isnan(number)]
     low, high = (min(numbers), max(numbers)) if numbers else (0.0, 0.0)
@@ -41,7 +41,7 @@ def scale_of(name: str, column: str, cells: Sequence[object]) -> tuple[float, fl
 
 
 def words_of(cells: Sequence[object]) -> Mapping[str, float]:
-    """The words that scores are: those of NLI labels where one is, yes and no where all are; none for numbers."""
+    """Return the number of each word if scores are words: NLI labels if at least one is, yes and no if all are; {} for numbers."""
     found = {cell.strip().casefold() if isinstance(cell, str) else None for cell in cells if not _is_nothing(cell)}
     if found & NLI_LABELS.keys():
         return NLI_LABELS
@@ -49,8 +49,16 @@ def words_of(cells: Sequence[object]) -> Mapping[str, float]:
 
 
 def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[int], str] = row_name) -> list[float]:
-    """Scores as numbers, NaN where there is none: with a point or a comma, all or none in percent, or the words of NLI labels, or yes and
-    no alone. DataError for anything else. place: where a person finds a row."""
+    """Return scores as floats, NaN for empty cells.
+
+    Numbers have a decimal point or comma, and all or none are percentages; or cells are NLI labels; or all are yes or no.
+
+    Args:
+        place: returns the name of a row in messages.
+
+    Raises:
+        DataError: any other cell.
+    """
     _check_percent(name, column, cells, place)
     words = words_of(cells)
     are_some = bool(words) or any(score_in(str(cell)) is not None for cell in cells)
@@ -58,7 +66,7 @@ def grades_of(name: str, column: str, cells: Sequence[object], place: Callable[[
 
 
 def score_in(text: str) -> float | None:
-    """`number_in`, and 45% as 0.45."""
+    """Like `number_in`, but also reads 45% as 0.45."""
     plain = text.strip()
     if not plain.endswith(PERCENT):
         return number_in(plain)
@@ -67,7 +75,7 @@ def score_in(text: str) -> float | None:
 
 
 def _check_percent(name: str, column: str, cells: Sequence[object], place: Callable[[int], str]) -> None:
-    """Refuse 45% beside 45: the latter may be the same, or 100 times as much."""
+    """Raise DataError for 45% next to 45: the latter may mean the same, or 100 times as much."""
     kinds: dict[bool, int] = {}
     for row, cell in enumerate(cells):
         if isinstance(cell, str) and score_in(cell) is not None:
@@ -75,18 +83,16 @@ def _check_percent(name: str, column: str, cells: Sequence[object], place: Calla
             if len(kinds) > 1:
                 break
     if len(kinds) > 1:
+        found = f"{brief(cells[kinds[True]])} in {place(kinds[True])} and {brief(cells[kinds[False]])} in {place(kinds[False])}"
         raise DataError(
-            where=f"{name}, {column}",
-            found=f"{brief(cells[kinds[True]])} in {place(kinds[True])} and {brief(cells[kinds[False]])} in {place(kinds[False])}",
-            expected="all in percent, or none",
-            remedy="Write the scores in one way.",
+            where=f"{name}, {column}", found=found, expected="all in percent, or none", remedy="Use one notation for all scores."
         )
 
 
 def _grade(
     name: str, column: str, row: int, cell: object, place: Callable[[int], str], words: Mapping[str, float], are_some: bool
 ) -> float:
-    """are_some: whether other cells hold scores."""
+    """are_some: whether at least one cell holds a score."""
     if _is_nothing(cell):
         return math.nan
     text = str(cell).strip().casefold()
@@ -97,14 +103,8 @@ def _grade(
     number = score_in(text)
     if number is None:
         expected = f"a number, a percentage, or one of {', '.join(NLI_LABELS)}; or yes or no in each row"
-        raise DataError(
-            where=f"{name}, {column}",
-            found=f"{brief(cell)} in {place(row)}",
-            expected=expected,
-            remedy="Correct the row or leave it out."
-            if are_some
-            else "Write numbers in their place, higher for texts that are more alike.",
-        )
+        remedy = "Correct the row or leave it out." if are_some else "Write numbers in their place, higher for texts that are more alike."
+        raise DataError(where=f"{name}, {column}", found=f"{brief(cell)} in {place(row)}", expected=expected, remedy=remedy)
     return number
 
 
@@ -112,17 +112,17 @@ def _is_nothing(cell: object) -> bool:
     return cell is None or (isinstance(cell, str) and not cell.strip()) or (isinstance(cell, float) and math.isnan(cell))
 
 
-LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows for each label, and words of one: what is longer or more varied is a text
+LEAST_FOR_LABELS, MOST_WORDS = 20, 4  # rows per label, and words of a label: longer or more varied cells are texts
 
 
 def is_filled(table: pa.Table, column: str) -> bool:
-    """Whether most cells of a column hold something: a remark on some rows is no text of each."""
+    """Whether at least half of the cells are filled: a comment on some rows is not a column of texts."""
     cells = table[column].to_pylist()
     return 2 * sum(bool(cell and cell.strip()) for cell in cells) >= len(cells)
 
 
 def label_in(table: pa.Table, column: str) -> str | None:
-    """A cell of a column that holds labels or numbers more than texts: of few, short, different values, or numbers for the most part."""
+    """Return a cell of a column of labels or numbers (few distinct, short values, or mostly numbers); None for a column of texts."""
     cells = [str(cell).strip() for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
     different = Counter(cells)
     is_few = len(cells) >= LEAST_FOR_LABELS and len(different) * LEAST_FOR_LABELS <= len(cells)
@@ -140,7 +140,7 @@ def is_text(table: pa.Table, column: str) -> bool:
 
 
 def is_numbers(table: pa.Table, column: str) -> bool:
-    """Whether a column holds numbers, as such or as text, or the words of NLI labels; empty cells do not count."""
+    """Whether a column holds numbers (also written as text) or NLI labels, apart from empty cells."""
     import pyarrow as pa
 
     kind = table.schema.field(column).type
@@ -151,8 +151,7 @@ def is_numbers(table: pa.Table, column: str) -> bool:
 
 
 def longest_texts(table: pa.Table) -> list[str]:
-    """The two columns whose first cells have most words, in the order of the table: what a user most likely means; fewer where there are
-    fewer."""
+    """Return the (at most) two text columns whose first 100 cells have the most words, in table order: most likely those that are meant."""
     words = {}
     for column in table.column_names:
         if is_text(table, column) and not is_numbers(table, column):
@@ -166,7 +165,7 @@ def is_list(table: pa.Table, column: str) -> bool:
 
 
 def is_texts(table: pa.Table, column: str) -> bool:
-    """Whether the cells of a column are lists of texts."""
+    """Whether the cells of a column are lists of strings."""
     import pyarrow as pa
 
     if not is_list(table, column):
@@ -176,7 +175,7 @@ def is_texts(table: pa.Table, column: str) -> bool:
 
 
 def fields_of_items(table: pa.Table, column: str) -> list[str]:
-    """The fields of the objects in the lists of a column; none where these hold other things."""
+    """Return the fields of the objects in a column of lists; [] for lists of other values."""
     import pyarrow as pa
 
     kind = table.schema.field(column).type.value_type
@@ -189,111 +188,61 @@ CHATS = ({"role", "content"}, {"from", "value"})  # fields of a turn
 
 
 def whether_grades(name: str, texts: Sequence[str], column: str, found: str) -> DataError:
-    """found: the column, and what it holds."""
+    """Return the error for a column that may or may not hold scores; `found` names the column and its content."""
+    remedy = f"If it does: {named([*texts, column])}; if not, name {' and '.join(texts)} alone."
     return DataError(
-        where=name,
-        found=f"{found} beside {listed(texts)}",
-        expected="to know whether it says how alike they are",
-        remedy=f"If it does: {named([*texts, column])}; if not, name {' and '.join(texts)} alone.",
-    )
-
-
-def which_is_which(name: str, texts: Sequence[str], likely: Sequence[str]) -> DataError:
-    """The error for three columns of texts whose names do not say what they are: translations would be each other's negatives.
-    likely: two of them to name in an example."""
-    return DataError(
-        where=name,
-        found=f"three columns of texts, {listed(texts)}",
-        expected="to know which are alike, and whether one is a negative (a text that does not go with the first)",
-        remedy=f"Name two that are alike: {named(likely)}; or, for triplets, anchor, positive and negative in this order: {named(texts)}.",
+        where=name, found=f"{found} beside {listed(texts)}", expected="to know whether it says how alike they are", remedy=remedy
     )
 
 
 def classes_or_scores(name: str, columns: Sequence[str], cells: Mapping[str, int]) -> DataError:
-    """The error for whole numbers that may be classes. columns: two of texts, then that of the numbers. cells: how often each is there."""
+    """Return the error for integers that may be classes: two text columns, then the integers, with the count of each value."""
     in_order = sorted(cells, key=lambda cell: (score_in(cell) or 0.0, cell))
     shown = ", ".join(f"{cell} ({counted(cells[cell], 'row')})" for cell in in_order[:8])
     return DataError(
         where=name,
         found=f"{one_line(columns[2], 60)} with {shown}{', …' if in_order[8:] else ''} beside {listed(columns[:2])}",
         expected="to know whether these are classes, or say how alike the texts are",
-        remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write the words of NLI's "
+        remedy=f"If a higher number is more alike: {named(columns)}; if they are classes, write NLI labels "
         f"(entailment, neutral, contradiction), or name {' and '.join(columns[:2])} alone.",
     )
 
 
-def classes_of_texts(name: str, column: str, label: str, texts: Sequence[str]) -> DataError:
-    """The error for labels in one of two columns, which would be the texts that the others are alike to. texts: both columns."""
-    return DataError(
-        where=name,
-        found=f"{one_line(column, 60)} with {brief(label)} and few others, as classes are called",
-        expected="two texts in each row",
-        remedy="Write a row for each pair of texts of one class, in columns of their own; "
-        f"if these are texts that belong together: {named(texts)}.",
-    )
-
-
 def less_alike(name: str, columns: Sequence[str]) -> DataError:
-    """The error for a column whose name says that it rises with how different the texts are. columns: two of texts, then that one."""
+    """Return the error for two text columns and a third whose name suggests a distance: higher for less similar texts."""
     return DataError(
         where=name,
         found=f"{one_line(columns[2], 60)} beside {listed(columns[:2])}",
         expected="scores that are higher for texts that are more alike",
-        remedy=f"Write 1 minus it, as a column score; if higher is more alike all the same: {named(columns)}; "
-        f"if it says nothing of the texts, name {' and '.join(columns[:2])} alone.",
+        remedy=f"Write 1 minus it, as a column score; if higher is more alike nevertheless: {named(columns)}; "
+        f"if it is unrelated to the texts, name {' and '.join(columns[:2])} alone.",
     )
 
 
 def lists_of_objects(name: str, column: str, fields: Sequence[str], rows: int) -> DataError:
-    """The error for a column whose cells are lists of objects of these fields: the turns of a chat, or rows under a key."""
+    """Return the error for a column with lists of objects (`fields`) in `rows` rows: the turns of a chat, or rows nested under a key."""
     is_chat = any(names <= set(fields) for names in CHATS)
     found = f"{one_line(column, 60)} with lists of objects, whose fields are {listed(fields)}{', as chats have' if is_chat else ''}"
     if is_chat:
         remedy = 'Write a row for each question with its answer: {"question": …, "answer": …}.'
     elif rows == 1:
-        remedy = f"Write each of these objects on a line of its own, as `jq -c '.{column}[]'` does."
+        remedy = f"Write each of these objects on a separate line, as `jq -c '.{column}[]'` does."
     else:
-        remedy = "Write a row for each pair of texts, with those of its list."
+        remedy = "Write a row for each pair of texts of a list."
     return DataError(where=name, found=found, expected="texts in columns, a row for each pair", remedy=remedy)
 
 
-def lists_of_texts(name: str, columns: Sequence[str]) -> DataError:
-    """The error for texts that stand in lists, beside none that do not."""
-    return DataError(
-        where=name,
-        found=f"texts in lists, under {listed(columns)}",
-        expected="texts in columns, a row for each pair",
-        remedy='Write the texts of a list under names of their own, such as {"anchor": …, "positive": …}; '
-        "of lists that hold a column each: a row for each text (of pandas, explode() does it).",
-    )
-
-
 def unclear(name: str, found: str, likely: Sequence[str]) -> DataError:
-    """likely: columns to name in an example."""
+    """Return the error for columns whose roles are unclear; its example names the `likely` columns."""
     if len(likely) == 1:
-        remedy = f"Only {one_line(likely[0], 60)} holds texts: write two that belong together into each row, in columns of their own."
+        remedy = f"Only {one_line(likely[0], 60)} holds texts: write two that belong together into each row, in separate columns."
         return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=remedy)
     two = [one_line(column, 60) for column in likely] if len(likely) == 2 else ["question", "answer"]
-    return DataError(
-        where=name,
-        found=found,
-        expected=TEXT_COLUMNS,
-        remedy=f"Name them in this order: {named(two)}.",
-    )
-
-
-def without_texts(name: str, columns: Sequence[str]) -> DataError:
-    """The error for a table of numbers or keys alone."""
-    return DataError(
-        where=name,
-        found=f"columns {listed(columns)}, none of which holds texts",
-        expected=TEXT_COLUMNS,
-        remedy="Write the texts themselves where their numbers or keys stand.",
-    )
+    return DataError(where=name, found=found, expected=TEXT_COLUMNS, remedy=f"Name them in this order: {named(two)}.")
 
 
 def named(columns: Sequence[str]) -> str:
-    """How a person names columns, in order, to `tune` and to a recipe."""
+    """Return the options that name these columns, in order, for `tune` and for a recipe."""
     in_marks = [f'"{one}"' if re.search('[,"]', one) else one for one in (column.replace('"', '""') for column in columns)]
     by_commas = ",".join(in_marks)
     by_commas = by_commas if re.fullmatch(r"[\w,.]+", by_commas) else shlex.quote(by_commas)
@@ -307,7 +256,7 @@ NEGATIVE_PASSAGES = ("negative_passages", "hard_negative_ctxs", "negative_ctxs")
 
 
 def with_passages(table: pa.Table) -> pa.Table:
-    """The table with lists of texts, a title before its text, for the lists of objects in columns of these names."""
+    """Return the table with the passages of Tevatron and DPR (lists of objects) as lists of texts, each with its title in front."""
     import pyarrow as pa
 
     for place, column in enumerate(table.column_names):
@@ -315,7 +264,7 @@ def with_passages(table: pa.Table) -> pa.Table:
         is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
         if not is_list or column.strip().casefold() not in (*POSITIVE_PASSAGES, *NEGATIVE_PASSAGES):
             continue
-        is_nothing = pa.types.is_null(kind.value_type)  # DPR's lists that are empty in all rows
+        is_nothing = pa.types.is_null(kind.value_type)  # DPR: lists that are empty in all rows
         if not is_nothing and not (pa.types.is_struct(kind.value_type) and kind.value_type.get_field_index("text") >= 0):
             continue
         texts = [None if cell is None else [_text_of(passage) for passage in cell] for cell in table[column].to_pylist()]
@@ -328,7 +277,7 @@ def _text_of(passage: dict[str, object] | None) -> str:
     return " ".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
 
 
-# Names of columns, by which they are known; case and spaces around do not count.
+# Known column names, compared without case and surrounding spaces.
 QUESTIONS = ("question", "query", "frage", "q", "user_query")
 ANSWERS = ("answer", "response", "antwort", "reply", "a")
 ANCHORS = ("anchor", "sent0", "sentence1", "sentence_1", "text1", "text_1", "sentence_a", "premise", "title", *QUESTIONS)
@@ -346,36 +295,34 @@ NEGATIVES = (
 GRADES = ("score", "similarity", "similarity_score", "label", "labels", "gold_label", "grade", "gold", "rating", "relatedness", "sim")
 GROUPS = ("group", "group_id")
 SPLITS = ("split",)
-ROW_NAMES = ("id", "index", "")  # of columns that name or count rows, as pandas' index does; so do these beginnings and this end
+ROW_NAMES = ("id", "index", "")  # columns that name or count rows, such as pandas' index; also by prefix and suffix
 ROW_BEGINNINGS, ROW_END = ("__index_level_", "unnamed:"), "_id"
-NUMBERED_ID = re.compile("q?id_?[0-9]*")  # qid1, qid2: of Quora's questions
+NUMBERED_ID = re.compile("q?id_?[0-9]*")  # qid1, qid2: Quora's questions
 GRADE_WORDS = (
     "score", "label", "similar", "relat", "duplicate", "paraphrase", "entail", "grade", "gold", "judg", "rating", "rater", "annotat",
     "match", "ähnlich", "duplikat", "bewertung", "percent", "prozent",
     "somiglianza", "puntua", "punteggio", "相似", "类似", "類似", "сходств", "оценк",
 )  # fmt: skip
-MEANS = ("mean", "average", "avg", "mittel", "durchschnitt")  # of several people's scores, where numbers stand below
-CLASSES = ("class", "category", "klasse", "kategorie", "target", "type", "topic", "intent")  # said of a text, hardly of how alike two are
-LABELS = ("label", "labels", "gold", "gold_label", *CLASSES)  # may number classes that are in no order
-OPPOSITES = (
-    "differ",
-    "distan",
-    "dissimil",
-    "unähnlich",
-    "abstand",
-    "unterschied",
-    "verschieden",
-    "distanz",
-    "différen",
-    "diferen",
-    "rank",
-)  # a higher number is less alike
+MEANS = ("mean", "average", "avg", "mittel", "durchschnitt")  # of several annotators' scores, if the cells are numbers
+CLASSES = (
+    "class",
+    "category",
+    "klasse",
+    "kategorie",
+    "target",
+    "type",
+    "topic",
+    "intent",
+)  # describe one text rather than the similarity of two
+LABELS = ("label", "labels", "gold", "gold_label", *CLASSES)  # may number classes without an order
+OPPOSITES = (  # a higher number is less alike
+    "differ", "distan", "dissimil", "unähnlich", "abstand", "unterschied", "verschieden", "distanz", "différen", "diferen", "rank",
+)  # fmt: skip
 KNOWN_NAMES = frozenset((*ANCHORS, *POSITIVES, *NEGATIVES, *GRADES, *GROUPS, *SPLITS))
 
 
 def is_called_negative(column: str, *, surely: bool = False) -> bool:
-    """Whether the name of a column says that it holds negatives; surely: it says nothing else, but a number, as sentence-transformers calls
-    several: negative_1, negative_2."""
+    """Whether a column is named like negatives; `surely`: by exact names only, also numbered as in sentence-transformers (negative_1)."""
     plain = re.sub("[ -]", "_", column.strip().casefold())
     if plain in NEGATIVES or re.sub("_?[0-9]+$", "", plain) in NEGATIVES:
         return True
@@ -383,7 +330,7 @@ def is_called_negative(column: str, *, surely: bool = False) -> bool:
 
 
 def is_called_beside(column: str) -> bool:
-    """Whether a column is called as groups, splits or names of rows are."""
+    """Whether a column is named like groups, splits or row names."""
     plain = column.strip().casefold()
     return (
         plain in (*GROUPS, *SPLITS, *ROW_NAMES)

@@ -1,4 +1,4 @@
-"""A person's own file: whether there is one that can be read, and the table in it."""
+"""Find the files of a user table (one file, a folder of parts, or a saved data set) and read them as one table."""
 
 from __future__ import annotations
 
@@ -40,18 +40,7 @@ if TYPE_CHECKING:
 
 
 READABLE = SHOWN_READ
-NOTHING = (
-    "\\N",
-    "NULL",
-    "null",
-    "NaN",
-    "nan",
-    "<NA>",
-    "#N/A",
-    "N/A",
-    "n/a",
-    "None",
-)  # what databases, pandas and Excel write for no value
+NOTHING = ("\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "N/A", "n/a", "None")  # null values of databases, pandas and Excel
 
 
 SAID_BY_SUFFIX = {
@@ -60,31 +49,26 @@ SAID_BY_SUFFIX = {
 
 
 def is_own_name(name: str) -> bool:
-    """Whether a file of that name can be read here."""
+    """Whether a file of that name can be read."""
     return suffix_of(PurePath(name)) in (*PACKABLE, PARQUET, ARROW)
 
 
 def no_such_file(path: Path, file: str) -> DataError:
-    """The error for a path where no file is, or a pipe or device, with the name that was probably meant."""
+    """Return the error for a path without a file, or of a pipe or device, with the name that was probably meant."""
     folder = path.parent
     names = [entry.name for entry in folder.iterdir() if is_own_name(entry.name) and entry.is_file()] if folder.is_dir() else []
     closest, found = near_file(path.name, names), unreadable(path) or "no such file"
-    remedy = (
-        f'Did you mean "{Path(file).parent / closest}"?'
-        if closest
-        else _folder_of_pattern(path) or "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
-    )
+    remedy = "Give its path, or its name below --data; to a recipe --set corpus.file=YOURS.csv."
+    if closest:
+        remedy = f'Did you mean "{Path(file).parent / closest}"?'
+    elif is_pattern(path) and folder.is_dir():
+        remedy = f"Name the folder, {folder}: its files are read as one table."
     return DataError(where=file, found=found, expected=f"a table of texts: {READABLE}", remedy=remedy)
-
-
-def _folder_of_pattern(path: Path) -> str:
-    """What to do where a pattern names the parts of one table; "" for what is none."""
-    return f"Name the folder, {path.parent}: its files are read as one table." if is_pattern(path) and path.parent.is_dir() else ""
 
 
 @contextmanager
 def may_lack_header(is_guessed: bool) -> Iterator[None]:
-    """Adds to a refusal how to say that the first line names the columns, where nobody said that it does not."""
+    """Add to a DataError how to declare the header if its absence was only guessed."""
     try:
         yield
     except DataError as error:
@@ -95,8 +79,14 @@ def may_lack_header(is_guessed: bool) -> Iterator[None]:
 
 
 def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
-    """The rows of a file, text columns as large_string; separated values are all text. named: columns that will be read, of which
-    `ticket.question` is a field of the objects in `ticket`. DataError where it is not as `file_format` says, or has none."""
+    """Return the rows of a file, text columns as large_string; all columns of separated values are text.
+
+    Args:
+        named: columns that will be read; `ticket.question` is a field of the objects in `ticket`.
+
+    Raises:
+        DataError: the file does not have the given format, or has no rows.
+    """
     table = part_table(name, path, file_format, named=named)
     if not table.num_rows:
         raise no_rows(name)
@@ -104,7 +94,7 @@ def own_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence
 
 
 def part_table(name: str, path: Path, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> pa.Table:
-    """`own_table` of what may have no rows."""
+    """Like `own_table`, but the file may have no rows."""
     with reading(path, expected=SAID_BY_SUFFIX.get(suffix_of(path), "a table as its suffix says"), where=name):
         if suffix_of(path) == PARQUET:
             import pyarrow.parquet as pq
@@ -120,12 +110,12 @@ def part_table(name: str, path: Path, file_format: FileFormat, *, named: Sequenc
 
 
 def no_rows(name: str) -> DataError:
-    """The error for a table of nothing."""
+    """Return the error for a table without rows."""
     return DataError(where=name, found="no rows", expected="at least one", remedy="Write the file again.")
 
 
 def _with_fields(table: pa.Table, named: Sequence[str | None]) -> pa.Table:
-    """The table with those columns that are named and stand within objects."""
+    """The table with the named fields of objects as additional columns."""
     within = [name for name in named if name is not None and name not in table.column_names]
     if not within:
         return table
@@ -137,7 +127,7 @@ def _with_fields(table: pa.Table, named: Sequence[str | None]) -> pa.Table:
 
 
 def flattened(table: pa.Table) -> pa.Table:
-    """The table with the fields of objects as columns of their own, called by what they stand in: ticket.question."""
+    """Return the table with the fields of objects as columns, named by their path: ticket.question."""
     import pyarrow as pa
 
     while any(pa.types.is_struct(field.type) for field in table.schema):
@@ -146,7 +136,7 @@ def flattened(table: pa.Table) -> pa.Table:
 
 
 def _without_blank_end(table: pa.Table) -> pa.Table:
-    """The table without the rows at its end in which nothing stands: spreadsheets write them, and nobody knows of them."""
+    """The table without empty rows at its end, which spreadsheets write unnoticed."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -165,7 +155,7 @@ def _without_blank_end(table: pa.Table) -> pa.Table:
 
 
 def _emptied(table: pa.Table) -> pa.Table:
-    """The table without the words that stand for no value: a text NULL would be a positive like any other, of all rows that lack one."""
+    """The table with null words as nulls: a text NULL would be the positive of all rows without one."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -184,15 +174,15 @@ EXPECTED = "a data set as save_to_disk of `datasets` writes it"
 
 
 def is_saved(folder: Path) -> bool:
-    """Whether save_to_disk has written a folder."""
+    """Whether a folder was written by `save_to_disk`."""
     return (folder / SPLITS).is_file() or (folder / STATE).is_file()
 
 
 def saved_files(folder: Path) -> list[tuple[Path, str]]:
-    """The files of such a folder in their order, each with the name of its split; "" for a data set without splits.
+    """Return the files of a folder written by `save_to_disk`, in order, each with the name of its split ("" without splits).
 
     Raises:
-        DataError: a description that says something else than `datasets` writes, or a file that is not there.
+        DataError: a description that `datasets` does not write, or a missing file.
     """
     if not (folder / SPLITS).is_file():
         return [(file, "") for file in _files_of(folder)]
@@ -203,14 +193,14 @@ def saved_files(folder: Path) -> list[tuple[Path, str]]:
 
 
 def _files_of(folder: Path) -> Iterator[Path]:
-    """The files of a Dataset. Others may lie beside them, as `map` keeps what it has made."""
+    """The files of a Dataset; the folder may contain others, such as the cache of `map`."""
     state = read_json_object(folder / STATE, expected=EXPECTED, remedy=WRITE_AGAIN)
     listed = state.get("_data_files")
     names = [entry.get("filename") for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     if not names or not all(isinstance(name, str) and _is_plain(name) for name in names):
         raise _broken(folder / STATE, "no names of files")
     if state.get("_indices_files") or state.get("_indices_data_files"):
-        raise _broken(folder / STATE, "rows that are chosen by an index", "Save it again with a newer `datasets`.")
+        raise _broken(folder / STATE, "rows selected by an index", "Save it again with a newer `datasets`.")
     for name in map(str, names):
         if not (folder / name).is_file():
             raise _broken(folder / name, "no such file")
@@ -218,7 +208,7 @@ def _files_of(folder: Path) -> Iterator[Path]:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name is that of something in the folder itself."""
+    """Whether a name is that of a direct entry of the folder."""
     return bool(name) and name == Path(name).name and name != ".."
 
 
@@ -226,15 +216,27 @@ def _broken(path: Path, found: str, remedy: str = WRITE_AGAIN) -> DataError:
     return DataError(where=str(path), found=found, expected=EXPECTED, remedy=remedy)
 
 
-HIDDEN = (".", "_")  # what begins so is no part: _SUCCESS, _metadata, .part-00000.crc
-DESCRIPTIONS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "metadata.json")  # of what lies beside them
-BLOCK = 1 << 20  # bytes that are looked at in one piece
+HIDDEN = (".", "_")  # prefixes of names that are no parts: _SUCCESS, _metadata, .part-00000.crc
+DESCRIPTIONS = (
+    "dataset_info.json",
+    "dataset_infos.json",
+    "dataset_dict.json",
+    "state.json",
+    "metadata.json",
+)  # metadata of the files in the folder
+BLOCK = 1 << 20  # bytes read at once
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableParts:
-    """files: in the order of their names. is_folder: whether they are the parts in one. splits: which split each is by its name, or by
-    the folder that save_to_disk of `datasets` gave it; () where none is said. unread: what else lies in the folder."""
+    """The files of one table.
+
+    Args:
+        files: in the order of their names.
+        is_folder: whether they are the parts in a folder.
+        splits: the split of each file, by its name or by its folder (`save_to_disk`); () if unknown.
+        unread: other entries of the folder.
+    """
 
     files: tuple[Path, ...]
     is_folder: bool = False
@@ -243,16 +245,16 @@ class TableParts:
 
     @property
     def is_in_folders(self) -> bool:
-        """Whether each split lies in a folder of its own."""
+        """Whether each split has a separate folder."""
         return len({file.parent for file in self.files}) > 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What a person calls the files, as seen from the folder."""
+        """Names of the files, relative to the folder."""
         return tuple(f"{file.parent.name}/{file.name}" if self.is_in_folders else file.name for file in self.files)
 
     def digest(self) -> str:
-        """What pins the content: of a folder that of all its parts, in order, with their splits."""
+        """Return a digest of the content; for a folder, of all its parts in order with their splits."""
         if not self.is_folder:
             return content_digest(self.files[0])
         splits = self.splits or ("",) * len(self.files)
@@ -260,26 +262,31 @@ class TableParts:
         return "sha256:" + hashlib.sha256("\n".join(each).encode()).hexdigest()[:16]
 
     def changed(self) -> tuple[int, ...]:
-        """When each was changed, in ns."""
+        """Return the modification time of each file, in ns."""
         return tuple(file.stat().st_mtime_ns for file in self.files)
 
     def notes(self) -> list[str]:
-        """What a person should know of a folder, in words."""
+        """Return notes on the parts of a folder."""
         if not self.is_folder:
             return []
         first, last = self.names[0], self.names[-1]
         ends = f"{first}{f' to {last}' if self.files[1:] else ''}"
-        said = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
+        notes = [f"{counted(len(self.files), 'file')}{' as one table' if self.files[1:] else ''}, {ends}"]
         if self.splits:
-            said.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
+            notes.append(f"splits by the names of the {'folders' if self.is_in_folders else 'files'}")
         elif 0 < len(words := [file.name for file in self.files if _sides_in(file)]) < len(self.files):
-            said.append(f"{listed(words)} taken for no split")
-        return [*said, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
+            notes.append(f"{listed(words)} not read as a split")
+        return [*notes, *([f"{listed(self.unread)} beside not read"] if self.unread else [])]
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowPlaces:
-    """Where a person finds a row of a table. starts: the first row of each part; names: of their files; () for a table in one file."""
+    """Names a row of a table by its file and row number.
+
+    Args:
+        starts: first row of each part; () for a table in one file.
+        names: of the files.
+    """
 
     starts: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
@@ -292,10 +299,10 @@ class RowPlaces:
 
 
 def parts_of(name: str, path: Path) -> TableParts:
-    """A file, or the parts in a folder: its tables of one kind, without those that are empty and those with hidden names.
+    """Return a file, or the parts in a folder: its tables of one kind, without empty and hidden ones.
 
     Raises:
-        DataError: no file; a folder without a table, or with tables of several kinds, or with splits for some of them.
+        DataError: no file; a folder without a table, with tables of several kinds, or with splits for only some of them.
     """
     if not path.is_dir():
         if (kind := unreadable(path)) is not None:
@@ -306,17 +313,14 @@ def parts_of(name: str, path: Path) -> TableParts:
     seen = sorted(entry for entry in path.iterdir() if not entry.name.startswith(HIDDEN))
     _refuse_collection(name, path, seen)
     tables = [entry for entry in seen if entry.is_file() and is_own_name(entry.name) and entry.name not in DESCRIPTIONS]
-    tables = [entry for entry in tables if suffix_of(entry) != PLAIN_SUFFIX] or tables  # a readme.txt beside tables is none
+    tables = [entry for entry in tables if suffix_of(entry) != PLAIN_SUFFIX] or tables  # readme.txt next to tables is no table
     if not tables:
         raise _no_table(name, path, seen)
     kinds = {(suffix_of(entry), is_packed(entry)): entry for entry in reversed(tables)}
     if len(kinds) > 1:
-        raise DataError(
-            where=name,
-            found=f"a folder with files of several kinds, such as {listed([entry.name for entry in kinds.values()])}",
-            expected="the parts of one table, of one kind",
-            remedy="Name one of the files, or put the parts into a folder of their own.",
-        )
+        found = f"a folder with files of several kinds, such as {listed([entry.name for entry in kinds.values()])}"
+        remedy = "Name one of the files, or put the parts into a separate folder."
+        raise DataError(where=name, found=found, expected="the parts of one table, of one kind", remedy=remedy)
     files = tuple(entry for entry in tables if not _is_empty(entry))
     if not files:
         raise no_rows(name)
@@ -325,40 +329,39 @@ def parts_of(name: str, path: Path) -> TableParts:
 
 
 def _refuse_collection(name: str, folder: Path, seen: Sequence[Path]) -> None:
-    """Raise DataError for queries and documents with judgements, whose files would be taken for parts of one table."""
+    """Raise DataError for queries, documents and judgements, whose files would be read as parts of one table."""
     stems = {entry.name.partition(".")[0] for entry in seen}
     if {"corpus", "queries"} <= stems:
         raise DataError(
             where=name,
-            found="queries, documents and judgements in files of their own, as BEIR has them",
+            found="queries, documents and judgements in separate files, as in BEIR",
             expected="the parts of one table, a row for each pair of texts",
             remedy="Write a row for each query with a relevant document, in columns query and document. A recipe reads the folder itself "
-            f"and holds a fifth of its queries out at a time: corpus: {{source: {folder.name}, split: null}}, folds: {{num: 5}}, with "
+            f"and holds out a fifth of its queries at a time: corpus: {{source: {folder.name}, split: null}}, folds: {{num: 5}}, with "
             f"--data {folder.parent}.",
         )
 
 
 def _saved_parts(name: str, folder: Path) -> TableParts:
-    """The files of a data set that `datasets` has saved, with its splits. DataError as `saved_files`, and for splits of other names."""
+    """The files and splits of a data set saved by `datasets`. DataError as in `saved_files`, and for unknown names of splits."""
     saved = saved_files(folder)
     if not saved:
         raise no_rows(name)
     names = list(dict.fromkeys(split for _, split in saved))
     sides = {split: OWN_NAMES.get(split.casefold()) for split in names}
     if len(names) > 1 and (unknown := [split for split, side in sides.items() if side is None]):
-        raise DataError(
-            where=name, found=f"splits {listed(names)}", expected=f"splits called by some of {', '.join(OWN_NAMES)}",
-            remedy=f"Name the folder of one: {folder / unknown[0]}.",
-        )  # fmt: skip
+        found = f"splits {listed(names)}"
+        remedy = f"Name the folder of one: {folder / unknown[0]}."
+        raise DataError(where=name, found=found, expected=f"splits called by some of {', '.join(OWN_NAMES)}", remedy=remedy)
     splits = tuple(SIDES[sides[split] or 0] for _, split in saved) if len({*sides.values()}) > 1 else ()
     return TableParts(files=tuple(file for file, _ in saved), is_folder=True, splits=splits)
 
 
 def format_of_parts(name: str, parts: TableParts, given: FileFormat, known_names: Sequence[str]) -> FileFormat:
-    """How all parts are written, as `recognised` finds it: separator and header are those of the first, the encoding is of all.
+    """Return the format of all parts, as found by `recognised`: separator and header of the first, the encoding of all.
 
     Raises:
-        DataError: as `recognised`; parts in several encodings.
+        DataError: as in `recognised`; parts in several encodings.
     """
     first = recognised(_named(name, parts, 0), parts.files[0], given, known_names)
     if first.encoding is None or given.encoding is not None:
@@ -367,24 +370,21 @@ def format_of_parts(name: str, parts: TableParts, given: FileFormat, known_names
     encodings = {0: first.encoding}
     for number, file in enumerate(parts.files[1:], 1):
         encodings[number] = recognised(_named(name, parts, number), file, alike, known_names).encoding or "utf-8"
-    if len(set(encodings.values())) > 1:  # what is ASCII is the same in all that are found
+    if len(set(encodings.values())) > 1:  # ASCII is the same in all these encodings
         encodings = {number: one for number, one in encodings.items() if one != "utf-8" or not _is_ascii(parts.files[number])}
     different = {one: parts.files[number].name for number, one in reversed(encodings.items())}
     if len(different) > 1:
-        raise DataError(
-            where=name,
-            found=listed([f"{file} in {encoding}" for encoding, file in different.items()]),
-            expected="parts in one encoding",
-            remedy="Save them all as UTF-8, or say the encoding: --encoding (tune), or --set corpus.encoding=… (a recipe).",
-        )
+        found = listed([f"{file} in {encoding}" for encoding, file in different.items()])
+        remedy = "Save them all as UTF-8, or set the encoding: --encoding (tune), or --set corpus.encoding=… (a recipe)."
+        raise DataError(where=name, found=found, expected="parts in one encoding", remedy=remedy)
     return replace(first, encoding=next(iter(different)))
 
 
 def read_parts(name: str, parts: TableParts, file_format: FileFormat, *, named: Sequence[str | None] = ()) -> tuple[pa.Table, RowPlaces]:
-    """The rows of all parts, one behind the other and without a copy, as `own_table` gives those of a file; and where they stand.
+    """Return the concatenated rows of all parts, without a copy, as `own_table` reads each; and the names of the rows.
 
     Raises:
-        DataError: as `own_table`; parts of other columns than the first. Objects in JSON may lack keys, in one file as in several.
+        DataError: as in `own_table`; a part whose columns differ from the first. JSON objects may lack keys, in one file or several.
     """
     if not parts.is_folder:
         return own_table(name, parts.files[0], file_format, named=named), RowPlaces()
@@ -425,13 +425,10 @@ def _check_same_columns(where: str, table: pa.Table, first: pa.Table, first_name
     lacking = [column for column in first.column_names if column not in table.column_names]
     more = [column for column in table.column_names if column not in first.column_names]
     if lacking or more:
-        said = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
-        raise DataError(
-            where=where,
-            found=" but ".join(said),
-            expected=f"columns {listed(first.column_names)}, as in {first_name}",
-            remedy="Parts of one table have the same columns, named in the first line of each; name one file, or correct that.",
-        )
+        differences = [*([f"no column {listed(lacking)}"] if lacking else []), *([f"a column {listed(more)}"] if more else [])]
+        remedy = "Parts of one table need the same columns, named in the first line of each: correct that, or name one file."
+        expected = f"columns {listed(first.column_names)}, as in {first_name}"
+        raise DataError(where=where, found=" but ".join(differences), expected=expected, remedy=remedy)
 
 
 def _check_same_type(where: str, field: pa.Field, other: pa.Field, other_file: str) -> None:
@@ -440,10 +437,9 @@ def _check_same_type(where: str, field: pa.Field, other: pa.Field, other_file: s
     try:
         pa.unify_schemas([pa.schema([field]), pa.schema([other])], promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        raise DataError(
-            where=f"{where}, {field.name}", found=f"values of type {_plain(field)}", expected=f"{_plain(other)}, as in {other_file}",
-            remedy="Write all parts in the same way.",
-        ) from None  # fmt: skip
+        expected = f"{_plain(other)}, as in {other_file}"
+        remedy = "Use the same type in all parts."
+        raise DataError(where=f"{where}, {field.name}", found=f"values of type {_plain(field)}", expected=expected, remedy=remedy) from None
 
 
 def _plain(field: pa.Field) -> str:
@@ -451,8 +447,8 @@ def _plain(field: pa.Field) -> str:
 
 
 def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
-    """The splits that the names of files say: train-00000-of-00004.parquet, snli_dev.csv; () where all are of one, or of none, and where
-    words of one split alone stand in names that are no other file's with that word: crash_test.csv beside crash_report.csv."""
+    """The splits in the names of files: train-00000-of-00004.parquet, snli_dev.csv; () if all belong to one split or none, or if a word
+    such as "test" belongs to the name rather than to a split: crash_test.csv next to crash_report.csv."""
     sides = [_sides_in(file) for file in files]
     splits = [SIDES[next(iter(side))] if len(side) == 1 else "" for side in sides]
     if len(set(splits)) == 1:
@@ -463,12 +459,9 @@ def _splits(name: str, files: Sequence[Path]) -> tuple[str, ...]:
         return ()
     if "" in splits:
         plain, of_split = files[splits.index("")].name, next(file.name for file, split in zip(files, splits, strict=True) if split)
-        raise DataError(
-            where=name,
-            found=f"{of_split}, which is a split by its name, beside {plain}",
-            expected="a split in the name of each file, or of none",
-            remedy=f"Name one file, or call them train, dev and test: train-{plain}.",
-        )
+        found = f"{of_split}, which is a split by its name, beside {plain}"
+        remedy = f"Name one file, or rename them by train, dev and test: train-{plain}."
+        raise DataError(where=name, found=found, expected="a split in the name of every file, or of no file", remedy=remedy)
     return tuple(splits)
 
 
@@ -477,17 +470,16 @@ def _words(file: Path) -> list[str]:
 
 
 def _sides_in(file: Path) -> set[int]:
-    """The sides that words in a file's name say."""
+    """The splits that words in a file's name denote."""
     return {OWN_NAMES[word] for word in _words(file) if word in OWN_NAMES}
 
 
 def _stem(file: Path) -> tuple[str, ...]:
-    """The words of a file's name without those of splits, of counts of parts and of its kind."""
+    """The words of a file's name without splits, part counts and suffix."""
     return tuple(word for word in _words(file.with_name(file.name.partition(".")[0])) if word not in (*OWN_NAMES, "of", "part", "v"))
 
 
 def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
-    """The error for a folder without a table, with where there is one."""
     expected = f"a table of texts, or the parts of one: {READABLE}"
     inside = [entry for entry in seen if entry.is_dir() and any(is_own_name(one.name) for one in entry.iterdir())]
     remedy = f"Name a folder in it: {listed([str(entry) for entry in inside[:3]])}." if inside else "Name the file, or its folder."
@@ -495,7 +487,7 @@ def _no_table(name: str, folder: Path, seen: Sequence[Path]) -> DataError:
 
 
 def _is_empty(file: Path) -> bool:
-    """Whether nothing stands in a part, as Spark writes those that had no row."""
+    """Whether a part is empty, as Spark writes parts without rows."""
     if suffix_of(file) in (PARQUET, ARROW):
         return False
     with reading(file, expected="a part of a table"), open_bytes(file) as opened:

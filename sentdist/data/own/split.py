@@ -1,4 +1,4 @@
-"""Which rows of a person's own table train, choose checkpoints and test: rows that are linked by their texts stay on one side."""
+"""Split the rows of a user table into train, dev and test; rows linked by common texts stay in one split."""
 
 from __future__ import annotations
 
@@ -20,14 +20,19 @@ OWN_NAMES = {
     **dict.fromkeys(("dev", "val", "valid", "validation", "trial"), DEV),
     **dict.fromkeys(("test", "testing"), TEST),
 }
-LEAST = 5  # rows of a side that is held out, in two groups at least: fewer tell nothing
-LARGE = 0.2  # of a side's rows: larger groups come to it only when others do not fill it
+LEAST = 5  # rows of a held-out split, in at least two groups: fewer are meaningless
+LARGE = 0.2  # share of a split's rows: larger groups are used only if smaller ones do not fill it
 
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOut:
-    """dev, test: shares of the rows of the file, 0 for none; most: such rows of each at most. near: as `KnownTexts` has it; None:
-    near-duplicates are not looked for."""
+    """What to hold out.
+
+    Args:
+        dev, test: shares of the rows of the file, 0 for none.
+        most: maximum rows of each.
+        near: as in `KnownTexts`; None: near-duplicates are not looked for.
+    """
 
     dev: float
     test: float
@@ -38,8 +43,13 @@ class HeldOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Sides:
-    """of_rows: (R,) int8, 0 train, 1 dev, 2 test. num_groups, largest_group: of rows that are linked. num_linked: rows of the file's own
-    dev and test splits that are linked with its training rows."""
+    """The split of R rows.
+
+    Args:
+        of_rows: (R,) int8, 0 train, 1 dev, 2 test.
+        num_groups, largest_group: groups of linked rows, and rows of the largest.
+        num_linked: rows of the file's own dev and test splits that are linked to its training rows.
+    """
 
     of_rows: np.ndarray
     num_groups: int
@@ -56,14 +66,16 @@ def sides_of(
     splits: Sequence[str] | None,
     origin: Sequence[int] | None = None,
 ) -> Sides:
-    """Part rows into train, dev and test.
+    """Split rows into train, dev and test. The result depends on their texts and the seed, not on their order.
 
-    texts: of each row. given: of each row the name of its group; None: there is none. splits: of each row its split in the file: it stays
-    there, and what the file lacks of dev and test is held out of its training rows. origin: of each row, which one of the file it is of,
-    for shares count these; None: each is one. Which rows are held out depends on their texts and the seed, not on their order.
+    Args:
+        texts: of each row.
+        given: name of each row's group; None: no groups.
+        splits: each row's split in the file, which it keeps; dev and test are held out of the training rows if the file lacks them.
+        origin: number of the file's row that each row comes from, since shares count those; None: each row is one.
 
     Raises:
-        DataError: a split of unknown name, too few rows, or so many linked ones that no split is left.
+        DataError: an unknown name of a split, too few rows, or too many linked rows to hold any out.
     """
     group_R = groups_of(texts, given=given, near=held_out.near)
     sizes = np.bincount(group_R)
@@ -86,8 +98,11 @@ def sides_of(
 
 
 def groups_of(texts: Sequence[Sequence[str]], *, given: Sequence[str] | None = None, near: float | None = None) -> np.ndarray:
-    """(R,) the number of each row's group: rows that share a text (but for case, punctuation, spacing and disguise), whose texts resemble
-    one another pair by pair, or that name the same group, directly or through others."""
+    """Return (R,) the number of each row's group.
+
+    Rows are linked, directly or through others, if they share a text (after `fold_disguised`), name the same group, or have two texts that
+    are near-duplicates of two of the other row.
+    """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
@@ -109,7 +124,7 @@ def groups_of(texts: Sequence[Sequence[str]], *, given: Sequence[str] | None = N
 
 
 def _near_links(numbers: Mapping[str, int], ids: Sequence[tuple[int, ...]], near: float) -> Iterator[tuple[int, int]]:
-    """Links between rows two of whose texts resemble two of the other's, or stand in one of its texts: what `leaks` would call near."""
+    """Links between rows with two texts that resemble two texts of the other row, or are inside one: level "near" of `leaks`."""
     known = {text: number for text, number in numbers.items() if not text.startswith("\0")}
     rows_of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
     for row, own in enumerate(ids):
@@ -135,12 +150,8 @@ def _own_sides(name: str, splits: Sequence[str]) -> np.ndarray:
     names = {split: OWN_NAMES.get(split.strip().casefold()) for split in dict.fromkeys(splits)}
     unknown = [split for split, side in names.items() if side is None]
     if unknown:
-        raise DataError(
-            where=f"{name}, split",
-            found=brief(unknown[0]),
-            expected=f"one of {', '.join(OWN_NAMES)}",
-            remedy="Rename it, or drop the column to have rows held out.",
-        )
+        remedy = "Rename it, or remove the column to have rows held out."
+        raise DataError(where=f"{name}, split", found=brief(unknown[0]), expected=f"one of {', '.join(OWN_NAMES)}", remedy=remedy)
     return np.array([names[split] for split in splits], dtype=np.int8)
 
 
@@ -153,8 +164,7 @@ def _drawn(
     held_out: HeldOut,
     origin_R: np.ndarray,
 ) -> np.ndarray:
-    """(R,) the side of each row: whole groups, in an order that their texts and the seed fix, until a side has its share of the file's
-    rows."""
+    """(R,) the split of each row: whole groups, ordered by their texts and the seed, until a split has its share of the file's rows."""
     members: defaultdict[int, list[int]] = defaultdict(list)
     for place, group in enumerate(group_R.tolist()):
         members[group].append(place)
@@ -180,12 +190,8 @@ def _drawn(
     if not free:
         if num_rows < 4 * LEAST:
             raise _too_few(name, num_rows)
-        raise DataError(
-            where=name,
-            found=f"dev {held_out.dev:g} and test {held_out.test:g} of all rows",
-            expected="rows left to train on",
-            remedy="Lower corpus.held_out.",
-        )
+        found = f"dev {held_out.dev:g} and test {held_out.test:g} of all rows"
+        raise DataError(where=name, found=found, expected="rows left to train on", remedy="Lower corpus.held_out.")
     return side_R
 
 
@@ -208,17 +214,12 @@ def _impossible(
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return DataError(
         where=name,
-        found=f"{counted(num_linked, 'row')} of {num_rows:,} linked by the texts that they share, and {found:,} rows for {side}",
+        found=f"{counted(num_linked, 'row')} of {num_rows:,} linked by shared texts, and {found:,} rows for {side}",
         expected=f"{wanted:,} rows that share no text with the others",
-        remedy=f"Most share {brief(often)} ({counted(times, 'row')}): leave such rows out, lower corpus.held_out.{side}, or "
-        "give a column split of your own.",
+        remedy=f"Most share {brief(often)} ({counted(times, 'row')}): remove them, lower corpus.held_out.{side}, or add a column split.",
     )
 
 
 def _too_few(name: str, num_rows: int) -> DataError:
-    return DataError(
-        where=name,
-        found=counted(num_rows, "different row"),
-        expected=f"{4 * LEAST} at least, to hold some out",
-        remedy="Give more rows, or a column split of your own.",
-    )
+    expected = f"{4 * LEAST} at least, to hold some out"
+    return DataError(where=name, found=counted(num_rows, "different row"), expected=expected, remedy="Add rows, or a column split.")

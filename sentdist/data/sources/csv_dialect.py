@@ -1,4 +1,4 @@
-"""What parts the lines of a text into columns, and whether the first line names them."""
+"""Detect the separator and header of separated values; detect quotation marks that would lose rows or characters."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ if TYPE_CHECKING:
 
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 LINES_LOOKED_AT = 200
-MOST_ALIKE = 0.8  # of the lines have as many fields
-MOST_SPACED = 0.5  # of the separators have a space behind them, where they part columns
-LEAST_NUMBERS = 5  # below a word
+MOST_ALIKE = 0.8  # share of the lines with the same number of fields
+MOST_SPACED = 0.5  # share of the separators followed by a space, where they separate columns
+LEAST_NUMBERS = 5  # below a header
 DATE = re.compile(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b")
 DECIMAL_COMMA = re.compile(r"(?<=\d),(?=\d)")
-MOST_TITLES = 10  # rows that may stand above the names of the columns
-LONGEST_NAME, MOST_WORDS = 40, 4  # of a column; what is longer is a sentence
+MOST_TITLES = 10  # rows that may precede the header
+LONGEST_NAME, MOST_WORDS = 40, 4  # of a column name; a longer cell is a sentence
 
 
 def usual_separator(path: Path) -> str:
-    """What the suffix says."""
+    """Return the separator that the suffix implies."""
     return "\t" if suffix_of(path) == ".tsv" else ","
 
 
 def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> list[str]:
-    """What parts most lines into equally many fields, two at least: first what gives known names, then what is no punctuation of sentences,
-    then what leaves each quotation mark in its place, then what the suffix says."""
+    """Return the separators that give most lines the same number of fields, at least two, best first.
+
+    Preferred are known names in the header, then separators that are no punctuation of sentences, then well-placed quotation marks, then a
+    larger share of equal lines, then the suffix.
+    """
     expected = usual_separator(path)
     found: list[tuple[bool, bool, bool, float, bool, int, str]] = []
     for separator in SEPARATORS:
@@ -49,20 +52,20 @@ def separators(path: Path, lines: Sequence[str], known_names: Sequence[str]) -> 
 
 
 def looks_like_one_column(lines: Sequence[str], separator: str, known_names: Sequence[str]) -> bool:
-    """Whether what parts the lines may be the punctuation of sentences, and no known name says that it is none."""
+    """Whether the separator may be punctuation of sentences, and no known column name contradicts that."""
     rows = fields(lines, separator)
     return _is_punctuation(rows) and not _has_known_names(rows, known_names)
 
 
 def _are_decimal_commas(lines: Sequence[str]) -> bool:
-    """Whether each comma stands within a number, and another separator stands in every line."""
+    """Whether each comma is inside a number, and another separator is in every line."""
     looked_at = [line for line in lines[:LINES_LOOKED_AT] if line.strip()]
     others = [one for one in SEPARATORS if one != "," and all(one in line for line in looked_at)]
     return bool(others) and all(DECIMAL_COMMA.sub("", line).count(",") == 0 for line in looked_at)
 
 
 def _is_punctuation(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether a space follows most separators, as it follows the commas and semicolons of sentences."""
+    """Whether a space follows most separators, as in sentences."""
     behind = [cell.startswith(" ") for row in rows for cell in row[1:] if cell]
     return sum(behind) > MOST_SPACED * len(behind)
 
@@ -72,13 +75,13 @@ def _has_known_names(rows: Sequence[Sequence[str]], known_names: Sequence[str]) 
 
 
 def fields(lines: Sequence[str], separator: str) -> list[list[str]]:
-    """The cells of the first 200 rows."""
+    """Return the cells of the first 200 rows."""
     return _parted(lines, separator)[0]
 
 
 def _parted(lines: Sequence[str], separator: str) -> tuple[list[list[str]], bool]:
-    """The cells of the first rows, and whether each quotation mark is in its place. Between tabs marks are letters, unless lines have
-    different numbers of fields then, and rows in marks, which may hold tabs and line breaks, as many."""
+    """The cells of the first rows, and whether each quotation mark is well placed. Between tabs marks are characters, unless only reading
+    them as quotes (around tabs and line breaks) gives each row the same number of fields."""
     rows, is_sound = _read(lines, separator, quoting(separator))
     if quoting(separator) == csv.QUOTE_NONE and _most_common(rows)[1] < 1.0:
         in_marks, are_sound = _read(lines, separator, csv.QUOTE_MINIMAL)
@@ -98,21 +101,24 @@ def _read(lines: Sequence[str], separator: str, how: Literal[0, 3]) -> tuple[lis
                 if len(rows) == LINES_LOOKED_AT:
                     break
             return rows or [[]], strict
-        except csv.Error:  # a mark out of its place, or a field of more than 128 kB, as an open mark makes; or the look ended within marks
+        except csv.Error:  # a misplaced mark, a field above 128 kB (after an open mark), or the sample ends inside marks
             if strict and rows and reader.line_num >= len(lines):
                 return rows, True
     return rows or [[]], False
 
 
 def _most_common(rows: Sequence[Sequence[str]]) -> tuple[int, float]:
-    """How many fields most rows have, and which share of the rows has them."""
+    """The most common number of fields, and its share of the rows."""
     count, times = Counter(map(len, rows)).most_common(1)[0]
     return count, times / len(rows)
 
 
 def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> bool:
-    """Whether the first line names columns: two known names, a word above numbers alone, or short different words without numbers or the
-    end of a sentence. The first of three or more may be empty: pandas' index has no name. Columns without any cell do not count."""
+    """Whether the first line is a header.
+
+    It has two known names, a word above nothing but numbers, or short, distinct words that are no numbers and do not end a sentence. The
+    first of three or more may be empty (pandas' index). Empty columns are ignored.
+    """
     columns = [[_plain(row[place]) for row in rows if row[place:]] for place in range(len(rows[0]))]
     columns = [cells for cells in columns if any(cells)]
     first = [cells[0] for cells in columns]
@@ -126,8 +132,7 @@ def names_columns(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> 
 
 
 def titles_above(rows: Sequence[Sequence[str]], known_names: Sequence[str]) -> int:
-    """How many rows stand above the one that names the columns, as spreadsheets have a title there: rows of one cell, or any where two
-    known names come only below them."""
+    """Return the number of rows above the header, such as a title in a spreadsheet: rows of one cell, or any rows above two known names."""
     if _has_known_names(rows, known_names):
         return 0
     count, _ = _most_common(rows)
@@ -144,7 +149,7 @@ def _num_filled(row: Sequence[str]) -> int:
 
 
 def _is_above_numbers(cells: Sequence[str]) -> bool:
-    """Whether a word stands above numbers or dates, several and nothing else, as it does where it names them."""
+    """Whether a column is a word above at least five numbers or dates and nothing else."""
     below = [cell for cell in cells[1:] if cell]
     is_word = cells[0][:1].isalpha() and len(cells[0]) > 3 and not any(letter.isdigit() for letter in cells[0].partition("(")[0])
     return is_word and len(below) >= LEAST_NUMBERS and len(below) == len(cells) - 1 and all(map(_is_number_or_date, below))
@@ -155,15 +160,14 @@ def _is_number_or_date(cell: str) -> bool:
 
 
 def _is_name(cells: Sequence[str], known_names: Sequence[str]) -> bool:
-    """Whether the first cell of a column can be its name."""
     first = cells[0]
     is_short = len(first) <= LONGEST_NAME and len(first.split()) <= MOST_WORDS
     return bool(first) and is_short and not _is_number(first) and not _ends_sentence(cells, known_names)
 
 
 def _ends_sentence(cells: Sequence[str], known_names: Sequence[str]) -> bool:
-    """Whether the first cell of a column ends as a sentence does. A question mark may also end a name: a known one, or one of a word or two
-    above cells that are no questions."""
+    """Whether the first cell of a column ends a sentence. A question mark may also end a known name, or a name of one or two words above
+    cells that are no questions."""
     first = cells[0]
     if not first.endswith("?"):
         return first.endswith((".", "!"))
@@ -186,47 +190,42 @@ def quoting(separator: str) -> Literal[0, 3]:
     return csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL
 
 
-QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with doubled ones inside and no others
+QUOTED = r'^"([^"]|"")*""([^"]|"")*"$'  # in quotation marks, with only doubled ones inside
 
 
 def check_quotes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
-    """Look through the lines that a table was read from, if some field of it holds several; nothing else can have lost rows.
+    """Call `refuse_open_quote` for the lines of a table if a field spans several lines; otherwise no rows can be lost."""
 
-    Raises:
-        DataError: a field that begins with a quotation mark goes over several lines, and what ends it ends no field.
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
-    if any(pc.any(pc.match_substring(column, "\n")).as_py() for column in texts):
+    if _occurs("\n", table):
         refuse_open_quote(where, lines, separator)
 
 
 def check_escapes(where: str, table: pa.Table, lines: Iterable[str], separator: str) -> None:
-    """`refuse_escaped_marks` for the lines that a table was read from, if some field of it holds a backslash."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    texts = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
-    if any(pc.any(pc.match_substring(column, "\\")).as_py() for column in texts):
+    """Call `refuse_escaped_marks` for the lines of a table if a field has a backslash."""
+    if _occurs("\\", table):
         refuse_escaped_marks(where, lines, separator)
 
 
+def _occurs(text: str, table: pa.Table) -> bool:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    columns = [column for column in table.columns if pa.types.is_large_string(column.type) or pa.types.is_string(column.type)]
+    return any(pc.any(pc.match_substring(column, text)).as_py() for column in columns)
+
+
 def refuse_escaped_marks(where: str, lines: Iterable[str], separator: str) -> None:
-    """Raise DataError for a quoted field with marks behind backslashes, as MySQL and Spark write them: the first would end the field, and
-    texts would keep backslashes and lose marks."""
+    """Raise DataError for backslash-escaped marks in a quoted field (MySQL, Spark): texts would keep backslashes and lose marks."""
     if (number := line_of_escaped_mark(lines, separator)) is not None:
+        found = 'quotation marks behind backslashes (\\") inside a quoted field'
+        remedy = 'Save the table again with doubled marks: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").'
         raise DataError(
-            where=f"{where}, line {number}",
-            found='quotation marks behind backslashes (\\") inside a field in marks',
-            expected='them doubled, as in "say ""hi"" now"',
-            remedy='Save the table again so: Spark with escape=\'"\', pandas after read_csv(…, escapechar="\\\\").',
+            where=f"{where}, line {number}", found=found, expected='doubled quotation marks, as in "say ""hi"" now"', remedy=remedy
         )
 
 
 def line_of_escaped_mark(lines: Iterable[str], separator: str) -> int | None:
-    """The number, from 1, of a line with a mark behind a backslash where a strict reader finds no end of the field; None: none."""
+    """Return the number (from 1) of a line with an escaped mark where a strict reader finds no end of the field; None if there is none."""
     last, done = "", 0
 
     def noted() -> Iterator[str]:
@@ -255,15 +254,15 @@ def refuse_open_quote(where: str, lines: Iterable[str], separator: str) -> None:
         raise DataError(
             where=f"{where}, line {number}",
             found="a field that a quotation mark opens and none closes: rows up to the next mark would be part of it",
-            expected='a mark at the end of a field, too; inside a field marks are doubled, as in "say ""hi"" now"',
+            expected='a mark at the end of the field, and doubled marks inside, as in "say ""hi"" now"',
             remedy="Correct the line, or save the table again from a program that quotes, such as pandas or a spreadsheet.",
         )
 
 
 def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
-    """The number, from 1, of the line whose field swallows later ones; None if there is none.
+    """Return the number (from 1) of the line whose field swallows later lines; None if there is none.
 
-    A mark in the wrong place of one line (`"Hello" he said,…`) loses no row, and is let through.
+    A misplaced mark within one line (`"Hello" he said,…`) loses no row and is accepted.
     """
     source, done = iter(lines), 0
     with long_fields():
@@ -282,7 +281,7 @@ def line_of_open_quote(lines: Iterable[str], separator: str) -> int | None:
 
 @contextmanager
 def long_fields(longest: int = sys.maxsize) -> Iterator[None]:
-    """Fields of so many letters may be read in this context; the module `csv` refuses more than 131,072 otherwise."""
+    """Allow fields of up to `longest` characters in the module `csv`, whose default is 131,072."""
     before = csv.field_size_limit(longest)
     try:
         yield
@@ -291,7 +290,7 @@ def long_fields(longest: int = sys.maxsize) -> Iterator[None]:
 
 
 def unquoted(table: pa.Table) -> pa.Table:
-    """Fields with quotation marks as pandas writes them, in marks themselves and with those inside doubled; others keep their marks."""
+    """Return the table with quoted fields (with doubled marks inside, as pandas writes them) unquoted; others keep their marks."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -305,7 +304,7 @@ def unquoted(table: pa.Table) -> pa.Table:
 
 
 def unquoted_cell(cell: str) -> str:
-    """`unquoted` for one field."""
+    """Like `unquoted`, for one field."""
     inner = cell[1:-1]
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"' and '""' in inner and '"' not in inner.replace('""', "")
     return inner.replace('""', '"') if is_quoted else cell

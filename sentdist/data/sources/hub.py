@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face Hub, named hub:OWNER/NAME or hub:OWNER/NAME:CONFIG and pinned to a commit."""
+"""Inspect and read a source by its name: generated, on the Hugging Face Hub (hub:OWNER/NAME[:CONFIG], pinned to a commit) or a file."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 PREFIX = "hub:"
 
-# `datasets` takes a second to import, so it is imported by the functions that need it.
+# `datasets` takes a second to import: hence the imports inside functions.
 
 
 def inspect(name: str, *, revision: str | None) -> FileFacts:
-    """Return the commit that `revision` (a commit, branch or tag) stands for, with the size, columns and splits that the Hub tells of it.
+    """Return the commit of `revision` (a commit, branch or tag), with size, columns and splits.
 
-    What belongs to a commit never changes: it is asked once and remembered, so that planning then needs no network.
-    Raises DataError without a revision, without a network, and for a data set, configuration or revision that the Hub does not know.
+    The facts of a commit never change: they are cached, so that planning needs no network again.
+
+    Raises:
+        DataError: no revision, no network, or an unknown data set, configuration or revision.
     """
     path, config = _address(name)
     revision = _checked(name, revision)
@@ -40,16 +42,13 @@ def inspect(name: str, *, revision: str | None) -> FileFacts:
     try:
         commit = huggingface_hub.HfApi(endpoint=datasets.config.HF_ENDPOINT).dataset_info(path, revision=revision, timeout=20).sha
         info = datasets.load_dataset_builder(path, config, revision=commit).info
-    except Exception as error:  # every client library underneath has errors of its own
+    except Exception as error:  # each client library raises different errors
         raise _unreachable(name, revision, error) from error
     splits = tuple((str(split), int(part.num_examples)) for split, part in (info.splits or {}).items())
     if not info.features or not splits:
-        raise DataError(
-            where=name,
-            found="no columns or sizes in the data set's card",
-            expected="a data set that the Hub has converted to Parquet",
-            remedy="Download it and put it under the data root as Parquet.",
-        )
+        found = "no columns or sizes in the data set's card"
+        remedy = "Download it and put it under the data root as Parquet."
+        raise DataError(where=name, found=found, expected="a data set that the Hub has converted to Parquet", remedy=remedy)
     facts = FileFacts(digest=str(commit), num_rows=sum(count for _, count in splits), columns=tuple(info.features), splits=splits)
     if revision == commit:  # a branch may move on
         remember_note([name, revision], facts)
@@ -57,8 +56,7 @@ def inspect(name: str, *, revision: str | None) -> FileFacts:
 
 
 def read(name: str, *, split: str | None, columns: Sequence[str] | None, revision: str | None) -> pa.Table:
-    """Return the rows of a split (None: of all splits, with their name in a column `split`) at `revision`,
-    downloading what is not cached."""
+    """Return the rows of a split (None: all splits, named in a column `split`) at `revision`, from the cache or the network."""
     import pyarrow as pa
 
     path, config = _address(name)
@@ -88,23 +86,15 @@ def _address(name: str) -> tuple[str, str | None]:
     path, _, config = name.removeprefix(PREFIX).partition(":")
     owner, slash, rest = path.partition("/")
     if not owner or not slash or not rest or "/" in rest:
-        raise DataError(
-            where="source",
-            found=f'"{name}"',
-            expected="hub:OWNER/NAME or hub:OWNER/NAME:CONFIG",
-            remedy="Write it as the Hub's address bar has it.",
-        )
+        remedy = "Copy OWNER/NAME from its address on the Hub."
+        raise DataError(where="source", found=f'"{name}"', expected="hub:OWNER/NAME or hub:OWNER/NAME:CONFIG", remedy=remedy)
     return path, config or None
 
 
 def _checked(name: str, revision: str | None) -> str:
     if not revision:
-        raise DataError(
-            where=name,
-            found="no revision",
-            expected="the commit of the data set to read",
-            remedy="Copy the commit from the data set's page on the Hub (Files, History).",
-        )
+        remedy = "Copy the commit from the data set's page on the Hub (Files, History)."
+        raise DataError(where=name, found="no revision", expected="the commit of the data set to read", remedy=remedy)
     return revision
 
 
@@ -121,12 +111,14 @@ def _unreachable(name: str, revision: str | None, error: Exception) -> DataError
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFacts:
-    """What planning needs to know of a source.
+    """Facts of a source for planning.
 
-    revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
-    num_rows: rows of the split asked for, of all splits when none was; judgements for a retrieval source.
-    columns: names of the columns, of the documents for a retrieval source. splits: names of the splits, empty when the source has none.
-    note: of one file, how it is written where that is not as usual.
+    Args:
+        revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
+        num_rows: rows of the requested split, or of all splits; judgements for a retrieval source.
+        columns: names of the columns; of the documents for a retrieval source.
+        splits: names of the splits, () without splits.
+        note: encoding and separator of a file if they are unusual.
     """
 
     revision: str
@@ -146,11 +138,15 @@ def inspect_source(
     may_name_columns: bool = True,
     judged: bool = False,
 ) -> SourceFacts:
-    """Say what `name` is without reading its sentences: fast enough for planning, and where a user's mistakes surface.
+    """Return the facts of a source without reading its sentences: fast enough for planning.
 
-    `columns`: those that will be read; their absence is found here. may_name_columns: whether a person can say which.
-    judged: whether documents, queries and judgements are meant: an error says what to put there.
-    Raises DataError for a missing, empty or unreadable file (with near names), an unknown split, absent columns, a hub out of reach.
+    Args:
+        columns: columns that will be read, to be checked.
+        may_name_columns: whether the user can choose their names.
+        judged: whether the source should have documents, queries and judgements.
+
+    Raises:
+        DataError: a missing, empty or unreadable file (with similar names), an unknown split, absent columns, no answer from the hub.
     """
     if name.startswith(generated.PREFIX):
         sizes = generated.split_sizes(name)
@@ -174,7 +170,7 @@ def inspect_source(
 
 
 def has_source(name: str, folder: Path) -> bool:
-    """Whether a folder of this machine has a table of that name, with or without its suffix, or documents, queries and judgements."""
+    """Whether a local folder has a table of that name, with or without suffix, or documents, queries and judgements."""
     try:
         return folder.is_dir() and (
             (folder / name).is_file() or files.has_table(folder, name) or retrieval_files.find(name, folder) is not None
@@ -191,10 +187,7 @@ def read_source(
     columns: Sequence[str] | None = None,
     hub_revision: str | None = None,
 ) -> pa.Table:
-    """Return the rows of a source (of one split, if named) with text columns as large_string. Raises DataError as `inspect_source` does.
-
-    hub_revision: the commit that is read of a source on the hub; what pins any other source says nothing about where it lies.
-    """
+    """Return the rows of a source (hub data sets at `hub_revision`) or one split, text as large_string; DataError as `inspect_source`."""
     if name.startswith(generated.PREFIX):
         return generated.read(name, split=split, columns=columns)
     if name.startswith(PREFIX):
@@ -211,10 +204,10 @@ def read_source(
 
 
 def check_pinned(name: str, revision: str, *, data_root: Path | None) -> None:
-    """Look whether a source below the data root still has the content that a plan names by `revision`; others cannot change.
+    """Check that a source below the data root still has the content of `revision`; others cannot change.
 
     Raises:
-        DataError: it has another, which would be kept under the key of that one; or it is not there.
+        DataError: other content, which would be stored under the wrong key; or a missing source.
     """
     if name.startswith((generated.PREFIX, PREFIX)):
         return

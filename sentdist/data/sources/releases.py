@@ -1,4 +1,4 @@
-"""Test sets in the very files that their authors released, read as the tables that tasks expect."""
+"""Read test sets in the original files of their authors as the tables that tasks expect."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import csv
 import hashlib
 import json
 import os
-import sys
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sentdist.data.sources.csv_dialect import long_fields
 from sentdist.data.sources.file_facts import FileFacts
 from sentdist.data.sources.files import existing_root
 from sentdist.errors import DataError, first_line
@@ -26,17 +26,17 @@ ReleasedRow = dict[str, str | int | float]
 
 
 def find(name: str, data_root: Path | None) -> Path | None:
-    """The file or folder below the data root that `name` stands for, where it is one of the known releases; None otherwise."""
+    """Return the file or folder of `name` below the data root if it is a known release; else None."""
     path = existing_root(name, data_root) / name
     return path if _reader(path) is not None else None
 
 
 def read(name: str, path: Path) -> pa.Table:
-    """All rows of a release. Raises DataError for a line that is not as the release has it, and for parts that are missing."""
+    """Return all rows of a release; raise DataError for missing parts and lines that differ from the release."""
     import pyarrow as pa
 
     reader = _reader(path)
-    assert reader is not None, "find has said that it is a release"
+    assert reader is not None, "`find` returned it as a release"
     for part in path.iterdir() if path.is_dir() else (path,):
         with reading(part, expected="the file as its authors released it", where=name):
             pass
@@ -44,21 +44,20 @@ def read(name: str, path: Path) -> pa.Table:
         rows = list(reader(path))
     except FileNotFoundError as error:
         raise DataError(
-            where=name, found=f"no {Path(str(error.filename)).name}", expected="the release, whole", remedy="Fetch the missing part."
+            where=name, found=f"no {Path(str(error.filename)).name}", expected="all files of the release", remedy="Fetch the missing part."
         ) from error
-    except Exception as error:  # csv.Error and RecursionError have no ancestor in common with what a line of another form raises
+    except Exception as error:  # csv.Error, RecursionError and the errors of malformed lines have no common ancestor
+        found = f"a line that cannot be read ({type(error).__name__}: {first_line(error)})"
         raise DataError(
-            where=f"{name} ({path})", found=f"a line that cannot be read ({type(error).__name__}: {first_line(error)})",
-            expected="the file as its authors released it",
-            remedy="Fetch it again.",
-        ) from error  # fmt: skip
+            where=f"{name} ({path})", found=found, expected="the file as its authors released it", remedy="Fetch it again."
+        ) from error
     if not rows:
         raise DataError(where=f"{name} ({path})", found="no rows", expected="at least one", remedy="Fetch it again.")
     return pa.Table.from_pylist(rows)
 
 
 def content(path: Path) -> str:
-    """The digest of a release: of the names of its files and what they hold."""
+    """Return a digest of the names and contents of the files of a release."""
     digest = hashlib.sha256()
     for part in sorted(path.glob("*")) if path.is_dir() else [path]:
         if part.is_file():
@@ -68,7 +67,7 @@ def content(path: Path) -> str:
 
 
 def facts(name: str, path: Path) -> FileFacts:
-    """Digest, rows, columns and splits of a release."""
+    """Return digest, rows, columns and splits of a release."""
     table = read(name, path)
     counts = table["split"].value_counts().to_pylist() if "split" in table.column_names else []
     return FileFacts(
@@ -92,8 +91,7 @@ def _reader(path: Path) -> Callable[[Path], Iterator[ReleasedRow]] | None:
 
 
 def _paraphrase(first: str, second: str, votes: int) -> Iterator[ReleasedRow]:
-    """A pair that at most 2 of 5 or 6 called a paraphrase is none, one of 4 or more is;
-    3 is debatable and left out (USEB, arXiv 2104.06979)."""
+    """A pair with at most 2 of 5 or 6 votes is no paraphrase, with 4 or more it is one; with 3 it is left out (USEB, arXiv 2104.06979)."""
     if votes != 3:
         yield {"sentence1": first, "sentence2": second, "label": int(votes > 3)}
 
@@ -119,7 +117,7 @@ def _str2022(path: Path) -> Iterator[ReleasedRow]:
 
 
 def _askubuntu(folder: Path) -> Iterator[ReleasedRow]:
-    """Titles of candidates in BM25's order; queries without a similar question are left out (Lei et al. 2016; USEB's protocol)."""
+    """Titles of candidates in BM25 order; queries without a similar question are left out (Lei et al. 2016; USEB's protocol)."""
     titles = {key: title.strip() for key, title, *_ in _lines(folder / "text_tokenized.txt")}
     for split in ("dev", "test"):
         for query, similar, candidates, scores in _lines(folder / f"{split}.txt"):
@@ -133,8 +131,8 @@ def _askubuntu(folder: Path) -> Iterator[ReleasedRow]:
 
 
 def _scidocs(folder: Path) -> Iterator[ReleasedRow]:
-    """Titles of papers; the four relations of the test part are splits, and so are those of the valid part, as `cite-valid`;
-    papers without a title are left out (Cohan et al. 2020, as USEB has it)."""
+    """Titles of papers; the four relations of test are splits, as are those of valid (`cite-valid`); papers without a title are left out
+    (Cohan et al. 2020, as in USEB)."""
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
     titles = {key: paper["title"] for key, paper in data["corpus"].items() if paper["title"]}
     parts = [*data["test"].items(), *((f"{relation}-valid", queries) for relation, queries in data.get("valid", {}).items())]
@@ -149,7 +147,7 @@ def _scidocs(folder: Path) -> Iterator[ReleasedRow]:
 
 
 def _cqadupstack(folder: Path) -> Iterator[ReleasedRow]:
-    """A row a question and one of its duplicates, with the forum of both (Hoogeveen et al. 2015, as USEB has it)."""
+    """A row per question and duplicate, with their forum (Hoogeveen et al. 2015, as in USEB)."""
     forums, judged = cqadupstack_parts(folder)
     for split, by_forum in judged.items():
         for forum, queries in by_forum.items():
@@ -162,7 +160,7 @@ def _cqadupstack(folder: Path) -> Iterator[ReleasedRow]:
 
 
 def cqadupstack_parts(folder: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, dict[str, list[str]]]]]:
-    """Forum -> id -> question of all its questions, and split -> forum -> id of a question -> ids of its duplicates."""
+    """Return forum -> id -> question, and split -> forum -> id of a question -> ids of its duplicates."""
     forums, judged = (json.loads((folder / name).read_text(encoding="utf-8")) for name in ("corpus.json", "retrieval_split.json"))
     return forums, judged
 
@@ -171,11 +169,11 @@ def _lines(path: Path) -> Iterator[Sequence[str]]:
     if not path.stat().st_size:
         raise ValueError(f"{path.name} is empty")
     with path.open(encoding="utf-8", newline="\n") as file:
-        yield from (line.rstrip("\r\n").split("\t") for line in file if line.strip())  # Twitter-URL breaks lines behind links
+        yield from (line.rstrip("\r\n").split("\t") for line in file if line.strip())  # Twitter-URL breaks lines after links
 
 
 SPLITS = ("queries", "questions")
-_QUESTION = "faq-"  # before the id of an FAQ, the id of its own question among the queries
+_QUESTION = "faq-"  # prefix for the id of an FAQ's question among the queries
 
 _COUGH = ("FAQ_Bank_eval.csv", "User_Query_Bank.csv", ("Annotated_Relevance_Set.csv", "Annotated_Relevance_Set"))
 _LABEL = "Label"  # the first word of the judgements' column: "Label (mean score > 3 as positive)"
@@ -183,14 +181,14 @@ _LABEL = "Label"  # the first word of the judgements' column: "Label (mean score
 
 @dataclass(frozen=True, kw_only=True)
 class FaqTables:
-    """documents: document_id, question, answer. queries: query_id, query. judgements: split, query_id, document_id, relevance."""
+    """Three tables: document_id, question, answer; query_id, query; split, query_id, document_id, relevance."""
 
     documents: pa.Table
     queries: pa.Table
     judgements: pa.Table
 
     def judged(self, split: str | None) -> pa.Table:
-        """The judgements of a split; of all if None."""
+        """Return the judgements of a split; None: all."""
         import pyarrow.compute as compute
 
         return self.judgements if split is None else self.judgements.filter(compute.equal(self.judgements["split"], split))
@@ -198,13 +196,13 @@ class FaqTables:
 
 @dataclass(frozen=True, kw_only=True)
 class FaqRelease:
-    """The files of a release, and who reads them."""
+    """The files of a release, and their reader."""
 
     paths: tuple[Path, ...]
     reader: Callable[[tuple[Path, ...]], _Parts]
 
     def tables(self, name: str) -> FaqTables:
-        """Raises DataError for files that are not as they were released."""
+        """Return the tables; raise DataError for files that differ from the release."""
         import pyarrow as pa
 
         for path in self.paths:
@@ -212,11 +210,10 @@ class FaqRelease:
                 pass
         try:
             parts = self.reader(self.paths)
-        except Exception as error:  # csv.Error and ParseError have no ancestor in common with what a row of another form raises
-            raise DataError(
-                where=f"{name} ({self.paths[0].parent})", found=f"files that cannot be read ({type(error).__name__}: {first_line(error)})",
-                expected="the files as their authors released them", remedy="Fetch them again.",
-            ) from error  # fmt: skip
+        except Exception as error:  # csv.Error, ParseError and the errors of malformed rows have no common ancestor
+            found = f"files that cannot be read ({type(error).__name__}: {first_line(error)})"
+            expected = "the files as their authors released them"
+            raise DataError(where=f"{name} ({self.paths[0].parent})", found=found, expected=expected, remedy="Fetch them again.") from error
         if not parts.documents or not parts.judged:
             raise DataError(
                 where=f"{name} ({self.paths[0].parent})", found="no FAQs or no judgements", expected="both", remedy="Fetch them again."
@@ -245,7 +242,7 @@ class _Parts:
 
 
 def find_faq(folder: Path) -> FaqRelease | None:
-    """The release that a folder holds; None where it holds none. Raises DataError for one that lacks a part."""
+    """Return the FAQ release in a folder; None if there is none. Raises DataError for missing parts."""
     if not folder.is_dir():
         return None
     if (found := next(iter(sorted(folder.glob("FAQIR*.xml"))), None)) is not None:
@@ -256,16 +253,15 @@ def find_faq(folder: Path) -> FaqRelease | None:
     judged = next((folder / name for name in judgements if (folder / name).is_file()), folder / judgements[0])
     for path in (folder / queries, judged):
         if not path.is_file():
-            raise DataError(where=str(folder), found=f"no {path.name}", expected="the release, whole", remedy="Fetch the missing part.")
+            raise DataError(
+                where=str(folder), found=f"no {path.name}", expected="all files of the release", remedy="Fetch the missing part."
+            )
     return FaqRelease(paths=(folder / bank, folder / queries, judged), reader=_cough)
 
 
 def _faqir(paths: tuple[Path, ...]) -> _Parts:
-    """One XML file: queries in groups, FAQ pairs, and for each group the pooled pairs with their annotations, from 1 = relevant
-    to 4 = irrelevant.
-
-    A pair is relevant to the queries of a group where an annotator gave it a 1 (Karan & Šnajder 2016; "useful", 2, is not enough).
-    """
+    """One XML file: groups of queries, FAQ pairs, and for each group the pooled pairs with annotations (1 relevant … 4 irrelevant). A pair
+    is relevant to the queries of a group if an annotator gave it a 1 (Karan & Šnajder 2016; "useful", 2, is not enough)."""
     root = ElementTree.parse(paths[0]).getroot()
     documents = [(_text(one, "id"), _text(one, "question"), _text(one, "answer")) for one in _all(root, "qapair")]
     groups: dict[str, list[str]] = {}
@@ -282,25 +278,24 @@ def _faqir(paths: tuple[Path, ...]) -> _Parts:
             document = _text(candidate, "id")
             relevance = int(any(int(_text(one, "val")) == 1 for one in _all(candidate, "annotation")))
             if relevance and document not in known:
-                raise ValueError(f"a relevant FAQ {document!r}, which the file does not hold")
+                raise ValueError(f"a relevant FAQ {document!r}, which the file does not contain")
             for key in groups.get(_text(listed, "grpid"), ()) if document in known else ():
                 judged[key, document] = max(relevance, judged.get((key, document), 0))
     return _Parts(documents=documents, queries=queries, judged=[(*pair, relevance) for pair, relevance in judged.items()])
 
 
 def _all(element: ElementTree.Element, tag: str) -> Iterable[ElementTree.Element]:
-    """Elements below of a tag, whose case differs between the release's own description and its file."""
+    """Descendants with a tag, whose case differs between the release's description and its file."""
     return (one for one in element.iter() if one.tag.lower() == tag)
 
 
 def _text(element: ElementTree.Element, tag: str) -> str:
-    """The text of a child; "" without one."""
     return " ".join(next(((one.text or "") for one in element if one.tag.lower() == tag), "").split())
 
 
 def _cough(paths: tuple[Path, ...]) -> _Parts:
-    """The bank for evaluation (index, question, answer, …), users' queries (index, query) and judged pairs (Query_index, FAQ_index, …,
-    a label "positive" or "negative"). Negative judgements of queries that the release's own list lacks are left out."""
+    """The FAQs (index, question, answer, …), users' queries (index, query) and judged pairs (Query_index, FAQ_index, …, a label "positive"
+    or "negative"). Negative judgements of queries that the release's list lacks are left out."""
     bank, asked, judgements = (list(_rows(path)) for path in paths)
     documents = [(row["index"], _joined(row["question"]), _joined(row["answer"])) for row in bank]
     queries = [(row["index"], _joined(row["query"])) for row in asked]
@@ -319,12 +314,8 @@ def _cough(paths: tuple[Path, ...]) -> _Parts:
 
 
 def _rows(path: Path) -> Iterable[dict[str, str]]:
-    before = csv.field_size_limit(sys.maxsize)  # some answers are longer than what the module takes
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from csv.DictReader(file)
-    finally:
-        csv.field_size_limit(before)
+    with long_fields(), path.open(encoding="utf-8-sig", newline="") as file:  # some answers exceed the default
+        yield from csv.DictReader(file)
 
 
 def _joined(text: str | None) -> str:
