@@ -276,14 +276,15 @@ def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path
     assert [one.finalists for one in (load_search(store, "tiny"), search)] == [search.finalists] * 2
 
 
-def _printed(
-    trials: list[SimpleNamespace | SearchTrial],
-    finalists: list[SimpleNamespace],
-    capsys: pytest.CaptureFixture[str],
-    **budget: float | None,
-) -> str:
+def _printed(capsys: pytest.CaptureFixture[str], trials: list[Any], finalists: list[Any], others: list[Any], **budget: float | None) -> str:
     """What is said at the end of a search of rcl and of another method, which has no finalist."""
-    record = SimpleNamespace(name="mine", reason="all trials are made", trials=trials, finalists=finalists, of_method=lambda name: trials)
+    record = SimpleNamespace(
+        name="mine",
+        reason="all trials are made",
+        trials=[*trials, *others],
+        finalists=finalists,
+        of_method={"rcl": trials, "other": others}.__getitem__,
+    )
     recipe = SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")})
     planned = SimpleNamespace(recipe=recipe, methods=["rcl", "other"], search=SimpleNamespace(budget=SimpleNamespace(**budget)))
     cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
@@ -297,17 +298,17 @@ def test_what_dev_chose_is_reported_with_its_own_price_and_that_of_its_method(ca
         SimpleNamespace(number=number, method="rcl", place=place, dev=80.0 - place, suggestion={"training.learning_rate": 1e-4})
         for place, number in ((1, 7), (2, 4))
     ]
-    said = _printed(trials, finalists, capsys, hours=0.01)
+    said = _printed(capsys, trials, finalists, [], hours=0.01)
     rows = [re.split(r"  +", line.strip()) for line in said.splitlines() if line.strip().startswith("RCL")]
     assert [(row[1], row[3], row[4]) for row in rows] == [("1", "79.00", "20 s"), ("2", "78.00", "10 s")]
     assert rows[0][5:] == ["2 finished, 1 pruned, 1 failed", "34 s"] and rows[1][5:] == []
     assert "other: no trial came to its end" in said and "One takes about 20 s: with a budget of about 2 min" in said
-    assert "One takes" not in _printed(trials, finalists, capsys, hours=None), "a budget of trials is no time"
-    assert "other: all of its trials failed" in _printed(trials[-1:], [], capsys, hours=1.0)
+    assert "One takes" not in _printed(capsys, trials, finalists, [], hours=None), "a budget of trials is no time"
+    assert "other: all of its trials failed" in _printed(capsys, trials, finalists, trials[-1:], hours=1.0)
     # What a training needs beside, as RCL's entropy encoders and banks, is paid once, however far the training has come.
     rung = RungReached(number=1, share=0.5, key="k", step=1, dev=1.0, last_dev=1.0, sentences=1, seconds=90.0, paid_s=3690.0)
     half = SearchTrial(number=1, method="other", suggestion={}, train="t", state="running", rungs=(rung,))
-    assert "One takes about 63 min: with a budget of about 2.1 h" in _printed([half], [], capsys, hours=0.2)
+    assert "One takes about 63 min: with a budget of about 2.1 h" in _printed(capsys, [], [], [half], hours=0.2)
 
 
 def completed(words: str, folder: Path = ROOT) -> list[str]:

@@ -213,7 +213,7 @@ def _hits(*arguments: str | Path, stdin: str | None = None) -> list[dict[str, An
 
 
 @pytest.fixture(scope="module")
-def files_search(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def searched(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The corpus as a table and as plain text, its embeddings, others too narrow and too few."""
     folder = tmp_path_factory.mktemp("search")
     (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
@@ -228,7 +228,7 @@ def files_search(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture(scope="module")
-def expected_search(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
+def best_three(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
     """Rows and cosines of the best three, by sorting all."""
     unit = encode(SentenceEncoder.load(tiny_encoder_dir), [*QUERIES, *SENTENCES]).astype(np.float64)
     unit /= np.linalg.norm(unit, axis=1, keepdims=True)
@@ -248,12 +248,12 @@ def expected_search(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
     ],
 )
 def test_the_nearest_sentences_are_found(
-    arguments: tuple[str, ...], files_search: dict[str, Path], expected_search: list[list[tuple[int, float]]]
+    arguments: tuple[str, ...], searched: dict[str, Path], best_three: list[list[tuple[int, float]]]
 ) -> None:
     lines = (*QUERIES,) if "--queries" in arguments else SENTENCES
-    found = _hits(files_search["encoder"], *(argument.format(**files_search) for argument in arguments), "-k", "3", stdin="\n".join(lines))
+    found = _hits(searched["encoder"], *(argument.format(**searched) for argument in arguments), "-k", "3", stdin="\n".join(lines))
     assert [answer["query"] for answer in found] == list(QUERIES)
-    for answer, best in zip(found, expected_search, strict=True):
+    for answer, best in zip(found, best_three, strict=True):
         assert [(hit["rank"], hit["row"]) for hit in answer["hits"]] == [(place + 1, row) for place, (row, _) in enumerate(best)]
         # batches of another make-up: float32 roundings
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], [cosine for _, cosine in best], atol=3e-6)
@@ -263,24 +263,21 @@ def test_the_nearest_sentences_are_found(
             assert ("id" in hit, "text" in hit) == ("--id" in arguments, "--corpus" in arguments)
 
 
-def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(files_search: dict[str, Path]) -> None:
-    answer = _call("search", files_search["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
+def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(searched: dict[str, Path]) -> None:
+    answer = _call("search", searched["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
     assert "the [red]dog[/]" in answer.stdout and "The corpus has 2 sentences, fewer than 5" in answer.stderr
-    shown = _call("search", files_search["encoder"], files_search["queries"], "--corpus", files_search["plain"], "-k", "2").stderr
+    shown = _call("search", searched["encoder"], searched["queries"], "--corpus", searched["plain"], "-k", "2").stderr
     assert "fewer than" not in shown and on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
     assert "is searched for as a sentence. The sentences of that file: --queries" in shown
     for query in ("gone.txt", f"{'long ' * 1000}.txt"):
-        assert (
-            "--queries"
-            not in _call("search", files_search["encoder"], query, "--corpus", files_search["plain"], "--max-length", "9").stderr
-        )
+        assert "--queries" not in _call("search", searched["encoder"], query, "--corpus", searched["plain"], "--max-length", "9").stderr
 
 
 MISTAKES_SEARCH = [
     (("a", "--corpus", "{plain}x"), "no such file"),
     (("a", "--corpus", "{corpus}", "--column", "bodi"), 'Did you mean "body"?'),
     (("a", "--corpus", "-"), "standard input: found no rows"),
-    (("a", "--embeddings", "{narrow}"), "embeddings of width 5; expected_search width 32"),
+    (("a", "--embeddings", "{narrow}"), "embeddings of width 5; expected width 32"),
     (("a", "--corpus", "{plain}", "--embeddings", "{few}"), "more than 3 sentences and 3 embeddings"),
     (("a", "--corpus", "{queries}", "--embeddings", "{few}"), "2 sentences and 3 embeddings"),
     (("a", "--corpus", "{plain}", "--embeddings", "{embeddings}", "--max-length", "5"), "made with max_length 40"),
@@ -292,34 +289,34 @@ MISTAKES_SEARCH = [
     (("a", "--corpus", "{plain}", "--relation", "twin"), "no relations beside it"),
     (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
     (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
-    (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected_search a .npy file"),
+    (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected a .npy file"),
     (("a", "--corpus", "{few}"), "Embeddings of some are --embeddings"),
-    (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected_search a file"),
+    (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected a file"),
 ]
 
 
-def test_a_mistake_in_a_search_is_reported_in_one_sentence(files_search: dict[str, Path]) -> None:
+def test_a_mistake_in_a_search_is_reported_in_one_sentence(searched: dict[str, Path]) -> None:
     for arguments, words in MISTAKES_SEARCH:
-        answer = _call("search", files_search["encoder"], *(argument.format(**files_search) for argument in arguments), stdin="")
+        answer = _call("search", searched["encoder"], *(argument.format(**searched) for argument in arguments), stdin="")
         assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1 and not answer.stdout, (
             answer.output
         )
 
 
-def test_embeddings_of_other_sentences_are_refused(files_search: dict[str, Path], tmp_path: Path) -> None:
+def test_embeddings_of_other_sentences_are_refused(searched: dict[str, Path], tmp_path: Path) -> None:
     """As many, in another order: nothing else would tell that the hits are wrong."""
     (tmp_path / "turned.txt").write_text("\n".join(reversed(SENTENCES)))
-    given = ("search", files_search["encoder"], "a dog sleeps", "--embeddings", files_search["embeddings"], "--corpus")
-    assert _call(*given, files_search["plain"]).exit_code == 0
+    given = ("search", searched["encoder"], "a dog sleeps", "--embeddings", searched["embeddings"], "--corpus")
+    assert _call(*given, searched["plain"]).exit_code == 0
     refused = _call(*given, tmp_path / "turned.txt")
     assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output
 
 
-def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files_search: dict[str, Path], tmp_path: Path) -> None:
+def test_other_columns_of_the_corpus_are_shown_beside_a_hit(searched: dict[str, Path], tmp_path: Path) -> None:
     """One column alone could be shown, as an id, and nobody said that there were others."""
     path = tmp_path / "corpus.csv"
     path.write_text("nr,text,[who]\n" + "".join(f"{n},{text},{'ada' if n else ''}\n" for n, text in enumerate(SENTENCES)))
-    search = ("search", files_search["encoder"], SENTENCES[1], "--corpus", path, "--column", "text", "-k", str(len(SENTENCES)))
+    search = ("search", searched["encoder"], SENTENCES[1], "--corpus", path, "--column", "text", "-k", str(len(SENTENCES)))
     asked = _call(*search, "--id", "nr", "--show", "[who]", "--show", "nr", "--format", "jsonl")
     hits = json.loads(asked.stdout)["hits"]
     assert all(hit["columns"] == {"[who]": "ada" if hit["row"] else "", "nr": str(hit["row"])} for hit in hits)
@@ -329,7 +326,7 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(files_search: dict[s
     assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
 
 
-SENTENCES = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
+TEXTS = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
 
 
 QUERY, DOCUMENT, PASSAGE = "the old man finds: ", "a big garden with ", "two red birds near "
@@ -346,13 +343,13 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tiny_encoder(tmp_path_factory.mktemp("prompts") / "encoder", "bert")
     prompts = {"query": QUERY, "document": DOCUMENT, "passage": PASSAGE}
     (folder / CONFIG_OF_PROMPTS).write_text(json.dumps({"prompts": prompts, "default_prompt_name": "passage"}))
-    (folder.parent / "corpus_prompts.txt").write_text("\n".join(SENTENCES) + "\n")
+    (folder.parent / "corpus.txt").write_text("\n".join(TEXTS) + "\n")
     return folder
 
 
 @pytest.fixture(scope="module")
-def corpus_prompts(encoder: Path) -> Path:
-    return encoder.parent / "corpus_prompts.txt"
+def sentences_file(encoder: Path) -> Path:
+    return encoder.parent / "corpus.txt"
 
 
 def _embedded(encoder: Path, text: str, sentences: list[str]) -> np.ndarray:
@@ -361,30 +358,30 @@ def _embedded(encoder: Path, text: str, sentences: list[str]) -> np.ndarray:
 
 def _scores(encoder: Path, query: str, document: str) -> list[float]:
     """Of the first sentence with each document, highest first."""
-    (query_D,) = _embedded(encoder, query, SENTENCES[:1])
-    documents = _embedded(encoder, document, SENTENCES)
+    (query_D,) = _embedded(encoder, query, TEXTS[:1])
+    documents = _embedded(encoder, document, TEXTS)
     return sorted((documents @ query_D / np.linalg.norm(documents, axis=1) / np.linalg.norm(query_D)).tolist(), reverse=True)
 
 
-def test_encode_says_which_prompt_it_takes_and_writes_it_down(encoder: Path, corpus_prompts: Path, tmp_path: Path) -> None:
+def test_encode_says_which_prompt_it_takes_and_writes_it_down(encoder: Path, sentences_file: Path, tmp_path: Path) -> None:
     for options, text, said in (
         ((), PASSAGE, f"{PASSAGE!r} stands before each sentence (its default prompt, passage)."),
         (("--prompt", "one old "), "one old ", "'one old ' stands before each sentence (as asked)."),
         (("--prompt", ""), "", "no prompt before each sentence (as asked)."),
     ):
         for name in ("out.npy", "out.parquet"):
-            assert said in _line(_call("encode", encoder, corpus_prompts, "--out", tmp_path / name, "--overwrite", *options)).replace(
+            assert said in _line(_call("encode", encoder, sentences_file, "--out", tmp_path / name, "--overwrite", *options)).replace(
                 "\n", " "
             )
-        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, SENTENCES), atol=1e-6)
+        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, TEXTS), atol=1e-6)
         assert json.loads((tmp_path / "out.npy.json").read_text())["prompt"] == text
         assert json.loads(pq.read_schema(tmp_path / "out.parquet").metadata[b"sentdist"])["prompt"] == text
 
 
-def test_embeddings_of_another_prompt_are_refused(encoder: Path, corpus_prompts: Path, tmp_path: Path) -> None:
+def test_embeddings_of_another_prompt_are_refused(encoder: Path, sentences_file: Path, tmp_path: Path) -> None:
     made = tmp_path / "it's.npy"
-    _line(_call("encode", encoder, corpus_prompts, "--out", made))  # with its default prompt, which is not that of documents
-    search = ("search", encoder, SENTENCES[0], "--embeddings", made, "--format", "jsonl")
+    _line(_call("encode", encoder, sentences_file, "--out", made))  # with its default prompt, which is not that of documents
+    search = ("search", encoder, TEXTS[0], "--embeddings", made, "--format", "jsonl")
 
     def refused(*options: str) -> str:
         answer = _call(*search, *options)
@@ -393,7 +390,7 @@ def test_embeddings_of_another_prompt_are_refused(encoder: Path, corpus_prompts:
 
     found = refused()
     assert f"embeddings made with the prompt {PASSAGE!r}; expected the prompt {DOCUMENT!r} before documents" in found
-    assert f"--document-prompt '{PASSAGE}'; or encode the corpus_prompts again: sentdist encode … --prompt '{DOCUMENT}'" in found
+    assert f"--document-prompt '{PASSAGE}'; or encode the corpus again: sentdist encode … --prompt '{DOCUMENT}'" in found
     assert "expected no prompt before documents" in refused("--document-prompt", "")
     hits = json.loads(_call(*search, "--document-prompt", "passage").stdout)["hits"]
     assert [hit["score"] for hit in hits] == pytest.approx(_scores(encoder, QUERY, PASSAGE), abs=2e-6)
@@ -402,14 +399,14 @@ def test_embeddings_of_another_prompt_are_refused(encoder: Path, corpus_prompts:
     assert "names no prompt, which counts as none" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
     record.unlink()
     assert "embeddings without a record" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
-    _line(_call("encode", encoder, corpus_prompts, "--prompt", "document", "--out", made, "--overwrite"))
+    _line(_call("encode", encoder, sentences_file, "--prompt", "document", "--out", made, "--overwrite"))
     assert _call(*search).exit_code == 0
 
 
 def test_similarity_takes_the_prompt_of_encode(encoder: Path) -> None:
     for options, text in (((), PASSAGE), (("--prompt", "query"), QUERY), (("--prompt", ""), "")):
-        answer = _call("similarity", encoder, *SENTENCES[:2], *options)
-        one, other = _embedded(encoder, text, SENTENCES[:2])
+        answer = _call("similarity", encoder, *TEXTS[:2], *options)
+        one, other = _embedded(encoder, text, TEXTS[:2])
         assert float(answer.stdout) == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=2e-6)
         assert (f"{text!r} stands before each sentence" if text else "no prompt before each sentence") in answer.stderr
 

@@ -53,9 +53,9 @@ def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_p
         monkeypatch.delenv(name, raising=False)
     for name, value in own.items():
         monkeypatch.setenv(name, value)
-    state = _prepared(tmp_path)
+    state = _prepared(tmp_path, ray=6390, mlflow=5990)
     shown = _in_a_shell(state, '"$RAY_ADDRESS" "$MLFLOW_TRACKING_URI" "$SENTDIST_STORE" "$no_proxy" "$NO_PROXY"')
-    assert shown[:3] == [state.environment(own)[name] for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "SENTDIST_STORE")]
+    assert shown[:3] == ["127.0.0.1:6390", "http://127.0.0.1:5990", state.store]
     shell = dict(zip(("no_proxy", "NO_PROXY"), shown[3:], strict=True))
     for found in (shell, state.environment(own)):
         for name in ("no_proxy", "NO_PROXY"):

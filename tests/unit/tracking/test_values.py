@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from typing import ClassVar
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,6 +31,7 @@ from sentdist.tracking.run_values import (
     primary_metric,
     shown,
 )
+from sentdist.tracking.server import add_model_metrics
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
 from sentdist.tracking.tracker import NullRun, TrackedCurve
@@ -159,7 +161,10 @@ def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
     }
     trained = final_metrics(record("train", sentences_per_s=400.0, stopped_early=True, **{"seconds.forward": 1.5}))
     assert trained == {"mean_sentences_per_s": 400.0, "stopped_early": 1.0, "time.forward_s": 1.5, "train_s": 2.0}
-    assert main_scores(record("scores", **{"stsb": 79.92685123, "stsb.pearson": 80.1})) == {"stsb": 79.93}
+    client = Mock()
+    add_model_metrics(client, "run", "model", main_scores(record("scores", **{"stsb": 79.92685123, "stsb.pearson": 80.1})))
+    (metric,) = client.log_batch.call_args.kwargs.get("metrics") or client.log_batch.call_args.args[1]
+    assert (metric.key, metric.value) == ("stsb", 79.93), "as on its run"
     made = record("train", seconds=2.5)  # at 2026-01-02T03:04:05Z
     assert (began_ms(made), closed_ms(made)) == (1767323042500, 1767323045000)
     assert metric_name("a@b,c") == "a_at_b_c" and curve_points('{"step": 3, "loss": 0.5, "at": 1.25}\n') == [("loss", 0.5, 1250, 3)]
