@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
-import torch
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.errors import DataError
 from sentdist.execution.board.submissions import EventSink, GroupMember, Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.demand import Demand
 from sentdist.execution.training import worker_group as member
-from sentdist.learning import device_bank
-from sentdist.learning.device_bank import bytes_of_banks, on_device
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context, folder_of
-from sentdist.stages.local import build_here
+from sentdist.stages.context import Context
 from sentdist.stages.train_setup import Ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -108,20 +102,6 @@ def test_a_question_to_a_board_out_of_reach_is_put_again(monkeypatch: pytest.Mon
         _work(monkeypatch, planned, breaks=lambda name: ActorUnavailableError("", None), body=lambda *_: "built")
 
 
-def test_an_input_that_changed_under_one_rank_alone_ends_its_group(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
-    plan, context = planned
-    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
-    build_here(corpus, context)
-
-    def train(*_: object) -> None:
-        rows = folder_of(corpus, context) / "rows.arrow"
-        rows.write_bytes(rows.read_bytes()[:-1])
-        raise IndexError("no such token")
-
-    with pytest.raises(ArtifactLost):
-        _work(monkeypatch, planned, rank=1, body=train)
-
-
 def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_waiting(
     monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
 ) -> None:
@@ -139,48 +119,3 @@ def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_
     with pytest.raises(DataError, match="a shard that is gone"):
         _work(monkeypatch, planned, rank=1, body=train, breaks=is_open, waits=waits)
     assert waits == [None, member.OTHERS_TELL_S]
-
-
-def test_torch_is_asked_of_a_gpu_only_after_its_memory_is_to_stay_whole(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    """A process with a GPU says which one it has when it asks for its first order, and that is when torch reads the choice."""
-    own = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
-    monkeypatch.setattr(os, "environ", own)
-    read: list[str | None] = []
-    monkeypatch.setattr(member.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(member.torch.cuda, "get_device_name", lambda: read.append(own.get("PYTORCH_ALLOC_CONF")) or "H100")
-    _work(monkeypatch, planned, body=lambda *_: "built", demand=Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0))
-    assert read == ["expandable_segments:True"]
-    _work(monkeypatch, planned, body=lambda *_: "built")
-    assert len(read) == 1
-
-
-def test_each_order_has_its_number_and_nothing_of_it_is_held_afterwards(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    """By its number the board knows which order the group calls the others for: with another they wait forever."""
-    for rank in (0, 1):
-        given_back, orders = Mock(), list[Any]()
-        for name in ("give_back_freed_memory", "give_back_gpu_memory"):
-            monkeypatch.setattr(member, name, getattr(given_back, name))
-        _work(
-            monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__, orders=orders: orders.append(sink.order) or "built"
-        )
-        assert orders == [("workers-1", 3)]
-        assert [call[0] for call in given_back.mock_calls] == ["give_back_freed_memory", "give_back_gpu_memory"]
-
-
-def test_a_bank_on_its_gpu_stays_for_the_next_training_and_goes_with_the_worker(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    before, copied = bytes_of_banks(), list[str]()
-    bank: Any = SimpleNamespace(identity="a", where="bank a")
-    monkeypatch.setattr(device_bank, "_copied", lambda bank, device: copied.append(bank.identity) or torch.ones(2, 3, 4))
-
-    def body(*_: object) -> str:
-        on_device(bank, torch.device("cpu"))
-        return "built"
-
-    _work(monkeypatch, planned, number=3, gives_each=True, body=body)
-    assert copied == ["a"] and bytes_of_banks() == before
