@@ -74,9 +74,6 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
     assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
     assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
-    small, beside = Node(cpus=16, gpus=4, memory_bytes=16 * GIB), Node(cpus=64, memory_bytes=64 * GIB)
-    for nodes in ((small,), (small, beside)):  # the memory of a node without GPUs helps no other node
-        assert capacity(Runtime(gpus_per_worker=0.25), nodes, worker_bytes=2.6 * GIB).trainings_at_once == 6
 
 
 def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
@@ -48,25 +47,14 @@ def head() -> Iterator[str]:
     server.stop(None).wait()
 
 
-@pytest.fixture(params=["closed", "deaf", "another program"])
+@pytest.fixture(params=["closed", "deaf"])
 def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Addresses of what is no Ray head: nobody, one that never answers, one that answers something else."""
+    """Addresses of what is no Ray head: nobody, one that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         if request.param == "closed":
             listening.close()
-        if request.param == "another program":
-            threading.Thread(target=_say_hello, args=(listening,), daemon=True).start()
         yield address
-
-
-def _say_hello(listening: socket.socket) -> None:
-    while True:
-        try:
-            with listening.accept()[0] as one:
-                one.sendall(b"HTTP/1.1 200 OK\r\n\r\nhello")
-        except OSError:  # the test is over
-            return
 
 
 def test_each_trouble_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,10 +26,10 @@ DEMAND = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
 
 
 class Board:
-    """Gives one order, or each up to it, then sends the group away. `breaks`: what each question meets before it is answered."""
+    """Gives one order, then sends the group away. `breaks`: what each question meets before it is answered."""
 
-    def __init__(self, order: Order, breaks: Callable[[str], Exception | None], *, gives_each: bool = False) -> None:
-        self.order, self.breaks, self.gives_each = order, breaks, gives_each
+    def __init__(self, order: Order, breaks: Callable[[str], Exception | None]) -> None:
+        self.order, self.breaks = order, breaks
         self.answers: list[Any] = []
         self.asked: list[str] = []
 
@@ -43,8 +42,7 @@ class Board:
         if error := self.breaks(name):
             raise error
         if name == "next_order":
-            number = args[1] + 1 if self.gives_each else self.order.number
-            return replace(self.order, number=number) if args[1] < self.order.number else None
+            return self.order if args[1] < self.order.number else None
         if name == "finish":
             self.answers.append(args[2])
         return None
@@ -61,17 +59,14 @@ def _work(
     *,
     breaks: Callable[[str], Exception | None] = lambda name: None,
     rank: int = 0,
-    number: int = 1,
-    gives_each: bool = False,
     body: Callable[..., Any],
-    demand: Demand = DEMAND,
     waits: list[float | None] | None = None,
 ) -> Board:
     """Have one worker of two do what the board orders."""
     plan, context = planned
     stage: Stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    order = Order(number=number, stage=stage, submission=Submission(context=context, trainings_at_once=1))
-    board = Board(order, breaks, gives_each=gives_each)
+    order = Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1))
+    board = Board(order, breaks)
 
     def answer(question: tuple[str, tuple[Any, ...]], *, timeout: float | None = None) -> Any:
         if waits is not None and question[0] == "next_order":
@@ -84,7 +79,7 @@ def _work(
         member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
     )
     monkeypatch.setattr(member, "train_rank", body)
-    member.build_orders(GroupMember(name="workers-1", demand=demand, body=body, sink=EventSink(board=board)))
+    member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board
 
 

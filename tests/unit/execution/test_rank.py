@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,11 +16,9 @@ from safetensors.torch import load_file
 from sentdist.execution.board.submissions import Submission
 from sentdist.execution.training import rank
 from sentdist.execution.training import rank as reporter
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.execution.training.rank import ProgressReporter, engine_of, train_as_first_rank
+from sentdist.execution.training.rank import ProgressReporter, train_as_first_rank
 from sentdist.execution.training.resume import CheckpointClock
 from sentdist.learning.checkpoint import DevScore
-from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Train
@@ -82,15 +79,6 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
     for name, weight in expected.items():
         # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
-
-
-def test_an_engine_is_made_as_the_runtime_says() -> None:
-    for runtime, expected in (
-        (Runtime(engine="torch"), (TorchEngine, {"device": "cuda:1"})),
-        (Runtime(engine="deepspeed", zero_stage=2), (DeepSpeedEngine, {"device": "cuda:1", "zero_stage": 2})),
-    ):
-        made = engine_of(runtime, "cuda:1")
-        assert isinstance(made, partial) and (made.func, made.keywords) == expected
 
 
 def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:

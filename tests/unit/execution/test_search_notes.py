@@ -10,10 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from sentdist.errors import DataError
 from sentdist.execution.searching import budgets as prices
 from sentdist.execution.searching.budgets import Forecasts, StoreBefore, spent_on
 from sentdist.execution.searching.conductor import drop_left, keep_curve_of
-from sentdist.plan.stage import Json, Stage, topological
+from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.rung_records import RungScore, rung_score
@@ -120,7 +121,7 @@ def test_finalists_came_to_their_end_and_of_equals_the_earlier_is_chosen(tmp_pat
         for share in shares:
             conductor.arrive(trial.number, share, RungScore(step=1, dev=dev, last=dev, sentences=1, seconds=1.0))
         if number == 1:
-            conductor.fail(1, WRONG)
+            conductor.fail(1, DataError(where="here", found="this", expected="that", remedy="None."))
     assert [conductor.trial(number).state for number in range(5)] == ["finished", "failed", "pruned", "finished", "finished"]
     assert [(one.place, one.number) for one in conductor.choose()] == [(1, 3), (2, 4), (3, 0)]
 
@@ -161,8 +162,3 @@ def test_a_forecast_is_of_what_the_store_lacks(
     assert forecasts.seconds(train) == pytest.approx(2 * TRAINED / 10 + encoded / 40)
     lacks_one = Forecasts(planned, _store(_record(entropy, seconds=1.0, results={})))
     assert lacks_one.sentences(train) == TRAINED and lacks_one.seconds(train) == pytest.approx(TRAINED / 10 + encoded / 40)
-    del speeds["bank"]
-    stages = topological((train,))
-    assert Forecasts(planned, _store()).whole_seconds(stages) == pytest.approx(2 * TRAINED / 10 + encoded / 30), (
-        "three are encoded while one is trained on"
-    )

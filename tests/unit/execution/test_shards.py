@@ -7,17 +7,15 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 
-from sentdist.data.tagging import read_counts
 from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster.address import LocalNode
 from sentdist.execution.parallel import sharing
 from sentdist.execution.parallel.pool import rows_per_part
-from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
+from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.sections import Runtime
@@ -79,18 +77,6 @@ def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context],
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == sorted(path.name for path in cut.iterdir() if path.name != "record.json")
     assert all((tmp_path / name).read_bytes() == (cut / name).read_bytes() for name in names)
-
-
-def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
-    stage, context = tagging
-    (tmp_path / "shards").mkdir()
-    writes, hands = (ShardMaker(stage, context, 40, folder, None) for folder in (tmp_path, None))
-    said, handed = writes.work(2), hands.work(2)
-    assert not said
-    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["00002.npz"], "nothing half written is left"
-    assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
-    first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
-    assert first.names == again.names
 
 
 def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from sentdist.errors import DataError
 from sentdist.execution.board import worker_groups
 from sentdist.execution.board.submissions import Submission
 from sentdist.execution.board.watchdog import GroupLostError
-from sentdist.execution.board.worker_groups import NoGroupError, StartedGroup, WorkerGroups
+from sentdist.execution.board.worker_groups import StartedGroup, WorkerGroups
 from sentdist.execution.demand import Demand
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.sections import Runtime
@@ -23,8 +23,6 @@ from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
 GROUP = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
-TASK = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=0.0)
-GPU = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0)
 
 
 def _stage(number: int) -> Stage:
@@ -95,22 +93,6 @@ def test_one_group_builds_stage_after_stage_and_leaves_when_nothing_comes() -> N
         several = Toys(lambda source: asyncio.sleep(0.05, source), at_once=2)
         await asyncio.gather(*(several.build(number) for number in range(6)))
         assert {name for name, _ in several.begun} == {"workers-1", "workers-2"}, "as many as the submission may have"
-
-    _play(scene())
-
-
-def test_what_takes_one_process_is_built_by_a_group_that_is_there_and_by_none_that_is_not() -> None:
-    async def scene() -> None:
-        toys = Toys(_artifact)
-        assert not toys.groups.can_build(TASK)
-        await toys.build(0)
-        assert toys.groups.can_build(TASK, now=True)
-        assert not toys.groups.can_build(replace(TASK, num_cpus=2.0)) and not toys.groups.can_build(GPU)
-        assert await toys.build(1, TASK) == "toy/1"
-        await toys.groups.make_room()
-        with pytest.raises(NoGroupError):
-            await toys.build(2, TASK)
-        assert await toys.build(3, GPU) == "toy/3"  # a process with a GPU stays, so it is started
 
     _play(scene())
 
