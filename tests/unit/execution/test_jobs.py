@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.errors import ResourceError
 from sentdist.execution import health, jobs
-from sentdist.execution.jobs import Job, follow, job_environment, submit_sweep, use_servers_of
+from sentdist.execution.jobs import Job, follow, job_environment, submit_sweep
 
 TEXT = (
     "2026-11-29 22:10:00,123\tINFO job_manager.py:568 -- Runtime env is setting up.\n",
@@ -91,7 +91,3 @@ def test_a_job_is_followed_by_its_own_lines_to_its_exit_code(tmp_path: Path, mon
     monkeypatch.setenv(jobs.ADDRESS, "http://127.0.0.1:1")
     with pytest.raises(ResourceError, match=r"http://127\.0\.0\.1:1.*sentdist up"):
         submit_sweep("rayjobs.sweep demo", "demo", {})
-    for shell in ({jobs.ADDRESS: "http://127.0.0.1:1"}, {"HOME": "/home/me"}):
-        environment = dict(shell)
-        use_servers_of(tmp_path, environment)
-        assert environment == shell, "nothing was started here"

@@ -118,8 +118,7 @@ def test_a_pulse_says_that_it_lives_how_far_it_is_and_when_it_ends() -> None:
     assert [one.is_last for one in lost.beats] == [False], "a rank that only loses its peers goes with what took them"
 
 
-def test_a_pulse_notices_that_its_host_is_about_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beats and looks are each as often as they are to be."""
+def test_a_pulse_notices_that_its_host_is_about_to_leave() -> None:
     sink, draining = BeatSink(0.01), [False]
     with Heartbeats(STAGE, sink, is_draining=lambda node: draining[0]) as heartbeats:
         assert not heartbeats.is_leaving()
