@@ -79,7 +79,7 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
 def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:
     for asked, takes_gib, gpus, share, note in (
         (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
-        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25"),
+        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest GPU has 16.0 GiB: each gets 0.4 of one, not 0.25"),
         (0.25, 6.8, [16.0], 0.5, "each gets 0.5 of one"),  # 0.425 of it: less than that would not do
         (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
         (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are

@@ -55,7 +55,7 @@ def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_p
         monkeypatch.setenv(name, value)
     state = _prepared(tmp_path)
     shown = _in_a_shell(state, '"$RAY_ADDRESS" "$MLFLOW_TRACKING_URI" "$SENTDIST_STORE" "$no_proxy" "$NO_PROXY"')
-    assert shown[:3] == [state.environment(own)[name] for name in ("RAY_ADDRESS", "MLFLOW_TRACKING_URI", "SENTDIST_STORE")]
+    assert shown[:3] == [state.ray, *(state.environment(own)[name] for name in ("MLFLOW_TRACKING_URI", "SENTDIST_STORE"))]
     shell = dict(zip(("no_proxy", "NO_PROXY"), shown[3:], strict=True))
     for found in (shell, state.environment(own)):
         for name in ("no_proxy", "NO_PROXY"):
