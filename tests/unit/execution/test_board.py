@@ -1,33 +1,43 @@
-"""The board without a cluster: whom it waits for, what it asks the store, how many it drives at once."""
+"""The board when processes or inputs are lost and sweeps are stopped. Ray is stood in for."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 import pytest
-from ray.exceptions import RayError
+from ray.exceptions import RayError, WorkerCrashedError
 
-from sentdist.errors import ArtifactLost, DataError, SentdistError
-from sentdist.execution.board import actor
+from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError
+from sentdist.execution.board import actor, client
 from sentdist.execution.board.actor import BoardActor
-from sentdist.execution.board.submissions import ResizableSemaphore, Submission
-from sentdist.execution.demand import stage_demand
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.board.watchdog import Attempts, GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.execution.demand import Demand
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.sections import Runtime
-from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Train
+from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
-from tests.support.planning import plan_of, small_recipe
 
-CORPUS = RowsCorpus(source="toy", source_revision="1")
+STAGE = RowsCorpus(source="toy", source_revision="1")
+SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
 ENOUGH_S = 5.0
+Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
+
+
+def _demand(way: Literal["task", "group", "pool"]) -> Demand:
+    return Demand(way=way, workers=1, num_cpus=1.0, num_gpus=0.0)
+
+
+def _submission(root: Path, *, max_failures: int = 1, sweep: str = "mine") -> Submission:
+    runtime = Runtime(engine="torch", max_failures=max_failures)
+    return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep=sweep)
 
 
 class FakeRay:
@@ -56,20 +66,86 @@ def fake_ray() -> Iterator[FakeRay]:
         yield fake
 
 
-def _submission(store: ArtifactStore, *, workers: int = 1, **fields: Any) -> Submission:
-    return Submission(context=Context(store=store, runtime=Runtime(engine="torch", workers=workers)), **fields)
-
-
-def _finish(store: ArtifactStore, stage: Stage) -> Artifact:
-    with store.staged() as folder:
-        return store.commit(stage, folder, seconds=1.0, runtime={}, environment={}, results={})
-
-
 def _within(work: Coroutine[Any, Any, None]) -> None:
     async def limited() -> None:
         await asyncio.wait_for(work, 4 * ENOUGH_S)
 
     asyncio.run(limited())
+
+
+@pytest.fixture
+def driven(tmp_path: Path) -> Driven:
+    """Drives a stage whose attempts end so; what came of it, the events, and what was noted in its run."""
+
+    def drive(*ends: object, max_failures: int = 1) -> tuple[object, list[StageEvent], list[tuple[Any, ...]]]:
+        noted: list[tuple[Any, ...]] = []
+
+        async def scene() -> tuple[object, list[StageEvent]]:
+            board = BoardActor(mock.Mock(), 1.0)
+            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            try:
+                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+            except Exception as error:
+                found = error
+            assert board._attempt.await_count == len(ends)
+            last = board._events.last_number
+            return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
+
+        with mock.patch.object(actor, "note_failed", SimpleNamespace(remote=lambda *given: noted.append(given[1:]))):
+            found, events = asyncio.run(scene())
+        return found, events, noted
+
+    return drive
+
+
+def test_only_what_has_peers_can_have_lost_one() -> None:
+    closed = RuntimeError("connection closed by peer")
+    assert may_be_a_lost_peer(closed, _demand("group")) and may_be_a_lost_peer(closed, _demand("pool"))
+    assert not may_be_a_lost_peer(closed, _demand("task")) and not may_be_a_lost_peer(DataError(**SAID), _demand("group"))
+
+
+def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Else a job would have its work done by the older code of another."""
+    names = set()
+    for digest in ("a" * 40, "b" * 40):
+        monkeypatch.setattr(client, "code_digest", lambda digest=digest: digest)
+        names |= {client.board_name(ArtifactStore(tmp_path / place)) for place in ("one", "two", "one")}
+    assert len(names) == 4 and all(name.startswith(client.BOARDS) for name in names)
+
+
+def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
+    found, events, noted = driven(WorkerCrashedError(), "built")
+    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
+    found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
+    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
+    assert [event.what for event in events] == ["retry", "failed"]
+    assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
+
+
+def test_losses_are_counted_since_the_last_checkpoint_that_advanced() -> None:
+    for max_failures, steps, is_over in (
+        (0, [0], True),
+        (1, [0], False),
+        (1, [10, 10], True),  # it had got on before the first loss, not between the two
+        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
+        (2, [10, 10, 11, 11], False),
+        (1, [10, 5], True),  # a checkpoint that is gone is not progress
+        (2, [10, 5, 10], True),  # nor is it to come to where it was
+    ):
+        attempts = Attempts(max_failures=max_failures)
+        for step in steps:
+            attempts = attempts.after_loss(step)
+        assert attempts.are_over == is_over, steps
+        assert ("checkpoint of step" in attempts.next_one) == (max(steps) > 0)
+
+
+def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(driven: Driven) -> None:
+    mistake, lost = DataError(**SAID), ArtifactLost(**SAID)
+    found, events, noted = driven(GroupLostError(mistake), max_failures=5)
+    assert found is mistake and [event.what for event in events] == ["failed"] and len(noted) == 1
+    found, events, noted = driven(GroupLostError(lost), max_failures=5)
+    assert found is lost and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
+    assert end_of(STAGE, mistake).what == "failed"
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -78,77 +154,21 @@ async def _until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-class GatedStore(ArtifactStore):
-    """Has read what it will answer, and answers when the gate is open."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.gate, self.has_read = threading.Event(), threading.Event()
-
-    def at(self, place: str) -> Artifact | None:
-        found = super().at(place)
-        self.has_read.set()
-        assert self.gate.wait(ENOUGH_S), "the board waits for the store, and nobody opens it"
-        return found
-
-
-def test_a_board_answers_others_while_a_store_is_slow(fake_ray: FakeRay, tmp_path: Path) -> None:
-    store, leaves = GatedStore(tmp_path), _submission(GatedStore(tmp_path / "other"))
-    finished = _finish(ArtifactStore(tmp_path), CORPUS)
-
-    async def scene() -> None:
-        board, submission = BoardActor(mock.Mock(), 1.0), _submission(store, sweep="one")
-        asked, begins_nothing = (asyncio.ensure_future(board.request(CORPUS, one)) for one in (submission, leaves))
-        await _until(store.has_read.is_set)
-        await _until(leaves.context.store.has_read.is_set)  # type: ignore[attr-defined]
-        await board.leave(leaves.id)
-        assert await board.sweeps() == {"one": 0}
-        for one in (store, leaves.context.store):
-            one.gate.set()  # type: ignore[attr-defined]
-        assert await asked == [finished]
-        with pytest.raises(Exception, match="stopped"):
-            await begins_nothing
-        assert not fake_ray.driven
-
-    _within(scene())
-
-
 def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(fake_ray: FakeRay, tmp_path: Path) -> None:
     async def scene(kind: type[SentdistError], begun: list[int]) -> None:
         fake_ray.driven.clear()
-        board, mine, others = BoardActor(mock.Mock(), 1.0), *(_submission(ArtifactStore(tmp_path)) for _ in range(2))
-        await board.request(CORPUS, mine)
-        fake_ray.driven[0][1].set_exception(kind(where="here", found="this", expected="that", remedy="None."))
+        board, mine, others = BoardActor(mock.Mock(), 1.0), *(_submission(tmp_path, sweep=sweep) for sweep in ("one", "two"))
+        await board.request(STAGE, mine)
+        fake_ray.driven[0][1].set_exception(kind(**SAID))
         await _until(lambda: not board._work)
         numbers = []
         for submission in (mine, others):
-            await board.request(CORPUS, submission)
+            await board.request(STAGE, submission)
             numbers.append(len(fake_ray.driven))
         assert numbers == begun
 
     _within(scene(DataError, [1, 2]))
     _within(scene(ArtifactLost, [2, 2]))
-
-
-def test_what_the_most_waits_for_is_known_by_its_distance(fake_ray: FakeRay, tmp_path: Path) -> None:
-    """Workers that stay are told it: they take what has the longest way first."""
-    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
-    ways = {stage.key: 0 for stage in stages}
-    for stage in reversed(stages):  # users before inputs
-        for needed in stage.inputs:
-            ways[needed.key] = max(ways[needed.key], ways[stage.key] + 1)
-
-    async def scene() -> None:
-        board, submission = BoardActor(mock.Mock(), 1.0), _submission(ArtifactStore(tmp_path), workers=2)
-        await board.request(stages[-1], submission)
-        assert {work.stage.key: work.distance for work in board._work} == ways and max(ways.values()) > 2
-        board._groups.build = mock.AsyncMock()  # type: ignore[method-assign]
-        trainings = [stage for stage in stages if isinstance(stage, Train)]
-        for stage in trainings:
-            await board._attempt(stage, submission, stage_demand(stage, submission.context.runtime))
-        assert [call.kwargs["distance"] for call in board._groups.build.call_args_list] == [ways[stage.key] for stage in trainings]
-
-    _within(scene())
 
 
 def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray: FakeRay, tmp_path: Path) -> None:
@@ -157,54 +177,12 @@ def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray
     async def scene() -> None:
         board, note = BoardActor(mock.Mock(), 1.0), mock.AsyncMock()
         for sweep in ("mine", "other"):
-            await board.request(CORPUS, _submission(ArtifactStore(tmp_path), sweep=sweep))
+            await board.request(STAGE, _submission(tmp_path, sweep=sweep))
         assert await board.sweeps() == {"mine": 1, "other": 1} and await board.stop("mine") == 0
         assert await board.sweeps() == {"other": 1}
         with mock.patch.object(actor, "note_stopped", SimpleNamespace(remote=note)):
             for sweep, num_noted in (("other", 0), ("third", 1)):
-                await board._clear_up(_submission(ArtifactStore(tmp_path), sweep=sweep))
+                await board._clear_up(_submission(tmp_path, sweep=sweep))
                 assert note.await_count == num_noted
 
     _within(scene())
-
-
-def test_places_are_given_in_order_and_given_back_by_those_who_are_cancelled() -> None:
-    async def scene() -> None:
-        number = 1
-        places, came = ResizableSemaphore(lambda: number), list[int]()
-        leave = asyncio.Event()
-
-        async def visit(who: int) -> None:
-            async with places:
-                came.append(who)
-                await leave.wait()
-
-        tasks = [asyncio.ensure_future(visit(who)) for who in range(4)]
-        await _until(lambda: came == [0])
-        tasks[1].cancel()
-        tasks[0].cancel()
-        await _until(lambda: came == [0, 2])
-        number = 2
-        places.recheck()
-        await _until(lambda: came == [0, 2, 3])
-        leave.set()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    _within(scene())
-
-
-def test_what_waits_for_an_input_is_ended_before_that_input(fake_ray: FakeRay, tmp_path: Path) -> None:
-    """Else what waits would see the input's end as a failure of its own."""
-    stages = topological(plan_of(small_recipe()).trials[-1].scores.inputs)
-    cancelled: list[object] = []
-
-    async def scene() -> None:
-        board, submission = BoardActor(mock.Mock(), 1.0), _submission(ArtifactStore(tmp_path))
-        await board.request(stages[-1], submission)
-        works = board._release({submission.id})
-        assert cancelled == [work.ref for work in works] and not board._work
-        place = {work.stage.key: number for number, work in enumerate(works)}
-        assert all(place[stage.key] < place[needed.key] for stage in stages for needed in stage.inputs if stage.key in place)
-
-    with mock.patch("ray.cancel", side_effect=lambda ref, recursive: cancelled.append(ref)):
-        _within(scene())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,7 @@ from sentdist.execution import build_stage as built
 from sentdist.execution import reserved
 from sentdist.execution.board.submissions import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.parallel import shards
 from sentdist.execution.training import rank
-from sentdist.execution.training import worker_group as member
 from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context
@@ -91,31 +89,6 @@ def test_what_fails_is_a_failed_run_and_a_lost_input_is_none(build: Built) -> No
         assert [call.args[0] for call in build.tracker.fail.call_args_list] == failures * [scores.key]
 
 
-def test_an_error_that_may_be_a_lost_peer_is_for_the_board_to_judge(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reported as a failure, a sweep would end where another attempt goes on."""
-    monkeypatch.setattr(rank, "train_as_first_rank", Mock(side_effect=RuntimeError("connection closed by peer")))
-    object.__setattr__(build.sink, "order", ("workers-1", 3))
-    with pytest.raises(RuntimeError):
-        build(one_of_each()["train"], workers=2)
-    assert build.events == ["started"] and not build.tracker.fail.called
-    object.__setattr__(build.sink, "order", None)
-    with pytest.raises(RuntimeError):
-        build(one_of_each()["train"], workers=1)
-    assert build.events[1:] == ["started", "failed"], "a process of its own has no peer"
-
-
-def test_shards_are_made_by_the_group_that_was_asked_else_by_a_pool(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    for kind in ("bank", "targets"):
-        for is_group in (True, False):
-            in_group, over_workers = Mock(return_value=ARTIFACT), Mock(return_value=ARTIFACT)
-            monkeypatch.setattr(member, "shards_in_group", in_group)
-            monkeypatch.setattr(shards, "build_over_workers", over_workers)
-            object.__setattr__(build.sink, "order", ("workers-1", 1) if is_group else None)
-            build(one_of_each()[kind], workers=2)
-            assert (in_group.called, over_workers.called) == (is_group, not is_group)
-            assert is_group or over_workers.call_args.kwargs["sink"] is build.sink, "each worker gives signs of life"
-
-
 @pytest.mark.parametrize("kind", ["train", "rung"])
 def test_what_is_finished_is_not_built_again_and_its_checkpoints_go(kind: str, build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when a process was lost between its artifact and its answer."""
@@ -128,10 +101,3 @@ def test_what_is_finished_is_not_built_again_and_its_checkpoints_go(kind: str, b
     monkeypatch.setattr(rank, "train_as_first_rank", Mock(side_effect=AssertionError))
     assert build(stage).record.key == stage.key
     assert not build.events and not left.exists()
-
-
-def test_a_bank_says_where_it_will_lie_before_it_is_made(build: Built, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sentdist.execution.banks.reader.placement_of", lambda *_: Mock(line="in memory"))
-    monkeypatch.setattr("sentdist.stages.gpu_memory.explain_full_gpu", lambda *_: nullcontext())
-    build(one_of_each()["bank"], bank_in_object_store=True)
-    assert [event.message for event in build.sink.reported] == ["in memory", None]

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 import ray
 from ray.autoscaler._private.kuberay import node_provider
-from ray.exceptions import RayTaskError
+from ray.exceptions import RayTaskError, WorkerCrashedError
 
-from sentdist.errors import DataError, ResourceError, one_line
+from sentdist.errors import DataError, ResourceError
 from sentdist.execution.board import actor as snapshot
 from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster import nodes as growth
 from sentdist.execution.cluster import nodes as leaving
-from sentdist.execution.cluster.connection import cause_of, console_line, on_node, reason
-from sentdist.execution.demand import Demand
+from sentdist.execution.cluster.connection import cause_of, on_node, reason
 from sentdist.store.local_storage import maker_of, scratch_name
 
 ROWS = [
@@ -63,17 +62,6 @@ def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.Monkey
     assert (snapshot.read_cluster().free_cpus, snapshot.read_cluster().free_gpus) == (0.0, 0.0), "Ray leaves out what is taken"
 
 
-def test_there_is_room_where_one_node_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    for nodes, has in (
-        ([], False),
-        ([{"CPU": 2.0, "GPU": 1.0}], True),
-        ([{"CPU": 1.0, "GPU": 1.0}, {"CPU": 2.0}], False),  # on no single one
-        ([{}, {"CPU": 2.0, "GPU": 1.0}], True),
-    ):
-        monkeypatch.setattr(snapshot, "available_resources_per_node", lambda nodes=nodes: dict(enumerate(nodes)))
-        assert snapshot.has_room(Demand(way="group", workers=4, num_cpus=2.0, num_gpus=1.0)) == has
-
-
 def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
     reported: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,13 +90,6 @@ def test_an_autoscaler_that_reported_to_ray_what_there_may_be_is_believed(monkey
     assert found == [(3, 4.0, 0.0), (growth.UNBOUNDED, 2.0, 1.0)]
     monkeypatch.setattr(state, "get_cluster_config", lambda: None)
     assert growth._groups_of_ray() == ()
-    worker = {
-        "groupName": "cpu", "replicas": 1, "minReplicas": 0, "maxReplicas": 4, "rayStartParams": {},
-        "template": {"spec": {"containers": [{"name": "ray", "resources": {"limits": {"cpu": "2", "memory": "4Gi"}}}]}},
-    }  # fmt: skip
-    spec = {"headGroupSpec": {"rayStartParams": {}, "template": worker["template"]}, "workerGroupSpecs": [worker]}
-    assert [(group.most, group.offers.cpus) for group in growth.groups_of_kuberay(spec | {"enableInTreeAutoscaling": True})] == [(4, 2.0)]
-    assert growth.groups_of_kuberay(spec) == growth.groups_of_kuberay(spec | {"enableInTreeAutoscaling": False}) == ()
 
 
 def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right_is_not(
@@ -125,27 +106,6 @@ def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right
         monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace, get=get: SimpleNamespace(get=get))
         assert growth._kuberay_spec(pod) == {}
         assert ("it is away" in capsys.readouterr().err) == is_reported
-
-
-def test_the_launchers_file_counts_on_the_head_of_its_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(growth.ray.util, "get_node_ip_address", lambda: "10.0.0.1")
-    file = tmp_path / "file"
-    for address in ("10.0.0.1:6379", "127.0.0.1:6379", "localhost:6379", "10.0.0.7:6379"):
-        monkeypatch.setattr(growth.ray, "get_runtime_context", lambda address=address: SimpleNamespace(gcs_address=address))
-        file.unlink(missing_ok=True)
-        assert not growth._is_of_this_cluster(file)
-        file.touch()
-        assert growth._is_of_this_cluster(file) == (not address.startswith("10.0.0.7"))
-
-
-def test_a_cluster_for_a_measurement_has_no_gpus_and_ends_with_it_also_by_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[Any] = []
-    monkeypatch.setattr(ray, "init", lambda **asked: done.append(asked))
-    monkeypatch.setattr(ray, "shutdown", lambda: done.append("ended"))
-    with pytest.raises(ValueError, match="wrong"), own_cluster.own_cluster(cpus=3):
-        raise ValueError("wrong")
-    assert (done[0]["num_cpus"], done[0]["num_gpus"], done[0]["include_dashboard"]) == (3, 0, False) and done[1:] == ["ended"]
-    assert not Path(done[0]["_temp_dir"]).exists()
 
 
 def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,6 +129,13 @@ def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: 
     assert {path.name for path in tmp_path.iterdir()} == left and (tmp_path / "outside" / dead).exists()
 
 
+def test_the_reason_of_a_loss_shows_no_password() -> None:
+    lost = WorkerCrashedError()
+    assert reason(lost).startswith("WorkerCrashedError: ")
+    assert reason(OSError("\n no way to s3://me:secret@host/bucket\nmore")) == "OSError: no way to s3://host/bucket"
+    assert reason(OSError()) == "OSError"
+
+
 def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
     full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
@@ -181,23 +148,3 @@ def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.Monkey
     error = ValueError("of the body")
     once = RayTaskError("inner", "trace", error)
     assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error
-
-
-def test_the_reason_of_a_loss_shows_no_password() -> None:
-    lost = ray.exceptions.WorkerCrashedError()
-    assert reason(lost).startswith("WorkerCrashedError: ")
-    assert reason(OSError("\n no way to s3://me:secret@host/bucket\nmore")) == "OSError: no way to s3://host/bucket"
-    assert reason(OSError()) == "OSError"
-
-
-def test_a_message_is_a_line_or_nothing() -> None:
-    for message, line in (
-        ("Raylet is terminated. Termination is unexpected. Last 20 lines of the Raylet logs:\n    [2026-10-01 04:21:00,123 I 77 77]", None),
-        ("The node with node id: 3f and address: 10.0.0.2 has been marked dead because the detector has missed too many heartbeats", None),
-        ("A worker died or was killed while executing a task by an unexpected system error. Lease ID: 05", None),
-        ("Local disk /tmp is over 95% full.\nFree: 3 GB\n", "Ray: Local disk /tmp is over 95% full."),
-        ("x" * 999, "Ray: " + one_line("x" * 999, 240)),
-        ("8 PYTHON worker processes have been started on node: b8b9 with address: 127.0.0.1, which is 4x the maximum expected", None),
-        ("\n \n", None),
-    ):
-        assert console_line(message) == line

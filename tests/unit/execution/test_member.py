@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
-import torch
 from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError
 
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.errors import DataError
 from sentdist.execution.board.submissions import EventSink, GroupMember, Submission
 from sentdist.execution.board.worker_groups import Order
 from sentdist.execution.demand import Demand
 from sentdist.execution.training import worker_group as member
-from sentdist.learning import device_bank
-from sentdist.learning.device_bank import bytes_of_banks, on_device
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context, folder_of
-from sentdist.stages.local import build_here
+from sentdist.stages.context import Context
 from sentdist.stages.train_setup import Ranks
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -33,10 +26,10 @@ DEMAND = Demand(way="group", workers=2, num_cpus=1.0, num_gpus=0.0)
 
 
 class Board:
-    """Gives one order, or each up to it, then sends the group away. `breaks`: what each question meets before it is answered."""
+    """Gives one order, then sends the group away. `breaks`: what each question meets before it is answered."""
 
-    def __init__(self, order: Order, breaks: Callable[[str], Exception | None], *, gives_each: bool = False) -> None:
-        self.order, self.breaks, self.gives_each = order, breaks, gives_each
+    def __init__(self, order: Order, breaks: Callable[[str], Exception | None]) -> None:
+        self.order, self.breaks = order, breaks
         self.answers: list[Any] = []
         self.asked: list[str] = []
 
@@ -49,8 +42,7 @@ class Board:
         if error := self.breaks(name):
             raise error
         if name == "next_order":
-            number = args[1] + 1 if self.gives_each else self.order.number
-            return replace(self.order, number=number) if args[1] < self.order.number else None
+            return self.order if args[1] < self.order.number else None
         if name == "finish":
             self.answers.append(args[2])
         return None
@@ -67,17 +59,14 @@ def _work(
     *,
     breaks: Callable[[str], Exception | None] = lambda name: None,
     rank: int = 0,
-    number: int = 1,
-    gives_each: bool = False,
     body: Callable[..., Any],
-    demand: Demand = DEMAND,
     waits: list[float | None] | None = None,
 ) -> Board:
     """Have one worker of two do what the board orders."""
     plan, context = planned
     stage: Stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    order = Order(number=number, stage=stage, submission=Submission(context=context, trainings_at_once=1))
-    board = Board(order, breaks, gives_each=gives_each)
+    order = Order(number=1, stage=stage, submission=Submission(context=context, trainings_at_once=1))
+    board = Board(order, breaks)
 
     def answer(question: tuple[str, tuple[Any, ...]], *, timeout: float | None = None) -> Any:
         if waits is not None and question[0] == "next_order":
@@ -90,7 +79,7 @@ def _work(
         member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
     )
     monkeypatch.setattr(member, "train_rank", body)
-    member.build_orders(GroupMember(name="workers-1", demand=demand, body=body, sink=EventSink(board=board)))
+    member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board
 
 
@@ -106,20 +95,6 @@ def test_a_question_to_a_board_out_of_reach_is_put_again(monkeypatch: pytest.Mon
     assert not _work(monkeypatch, planned, breaks=lambda name: ActorDiedError(), body=lambda *_: "built").answers, "a board that is gone"
     with pytest.raises(ActorUnavailableError):  # for long
         _work(monkeypatch, planned, breaks=lambda name: ActorUnavailableError("", None), body=lambda *_: "built")
-
-
-def test_an_input_that_changed_under_one_rank_alone_ends_its_group(monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]) -> None:
-    plan, context = planned
-    corpus = next(stage for stage in plan.stages if stage.kind == "corpus")
-    build_here(corpus, context)
-
-    def train(*_: object) -> None:
-        rows = folder_of(corpus, context) / "rows.arrow"
-        rows.write_bytes(rows.read_bytes()[:-1])
-        raise IndexError("no such token")
-
-    with pytest.raises(ArtifactLost):
-        _work(monkeypatch, planned, rank=1, body=train)
 
 
 def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_waiting(
@@ -139,48 +114,3 @@ def test_what_one_rank_alone_meets_ends_its_group_instead_of_leaving_the_others_
     with pytest.raises(DataError, match="a shard that is gone"):
         _work(monkeypatch, planned, rank=1, body=train, breaks=is_open, waits=waits)
     assert waits == [None, member.OTHERS_TELL_S]
-
-
-def test_torch_is_asked_of_a_gpu_only_after_its_memory_is_to_stay_whole(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    """A process with a GPU says which one it has when it asks for its first order, and that is when torch reads the choice."""
-    own = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
-    monkeypatch.setattr(os, "environ", own)
-    read: list[str | None] = []
-    monkeypatch.setattr(member.torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(member.torch.cuda, "get_device_name", lambda: read.append(own.get("PYTORCH_ALLOC_CONF")) or "H100")
-    _work(monkeypatch, planned, body=lambda *_: "built", demand=Demand(way="task", workers=1, num_cpus=1.0, num_gpus=1.0))
-    assert read == ["expandable_segments:True"]
-    _work(monkeypatch, planned, body=lambda *_: "built")
-    assert len(read) == 1
-
-
-def test_each_order_has_its_number_and_nothing_of_it_is_held_afterwards(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    """By its number the board knows which order the group calls the others for: with another they wait forever."""
-    for rank in (0, 1):
-        given_back, orders = Mock(), list[Any]()
-        for name in ("give_back_freed_memory", "give_back_gpu_memory"):
-            monkeypatch.setattr(member, name, getattr(given_back, name))
-        _work(
-            monkeypatch, planned, rank=rank, number=3, body=lambda stage, _, sink, *__, orders=orders: orders.append(sink.order) or "built"
-        )
-        assert orders == [("workers-1", 3)]
-        assert [call[0] for call in given_back.mock_calls] == ["give_back_freed_memory", "give_back_gpu_memory"]
-
-
-def test_a_bank_on_its_gpu_stays_for_the_next_training_and_goes_with_the_worker(
-    monkeypatch: pytest.MonkeyPatch, planned: tuple[Plan, Context]
-) -> None:
-    before, copied = bytes_of_banks(), list[str]()
-    bank: Any = SimpleNamespace(identity="a", where="bank a")
-    monkeypatch.setattr(device_bank, "_copied", lambda bank, device: copied.append(bank.identity) or torch.ones(2, 3, 4))
-
-    def body(*_: object) -> str:
-        on_device(bank, torch.device("cpu"))
-        return "built"
-
-    _work(monkeypatch, planned, number=3, gives_each=True, body=body)
-    assert copied == ["a"] and bytes_of_banks() == before

@@ -17,7 +17,6 @@ from sentdist.execution import sweep as driver
 from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.sweep_end import TrialOutcome
-from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
@@ -114,51 +113,6 @@ def test_a_store_without_room_is_refused_before_anything_is_begun(driven: Driver
     assert not driven.board.called and not driven.tracker.begin_sweep.called
 
 
-def test_a_cluster_that_may_grow_is_reported_and_the_board_knows_how_far(driven: Driver) -> None:
-    driven.run()
-    assert any("1 node of 2 is there" in line for line in driven.lines)
-    submission = driven.board.call_args.args[0]
-    assert submission.may_have == (16.0, 0.0) and submission.sweep == driven.plan.recipe.name
-    driven.nodes = replace(driven.nodes, to_come=())
-    driven.run()
-    assert driven.board.call_args.args[0].may_have is None
-
-
-def test_only_what_is_still_to_be_trained_asks_for_memory(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And more where planning has read long texts."""
-    sizes = {stage.key: 10.0 * number for number, stage in enumerate(driven.plan.stages) if isinstance(stage, Train)}
-    monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: sizes[stage.key])
-    assert driver._largest_worker(driven.plan, driven.context, sizes.keys())[0] == max(sizes.values())
-    smallest = min(sizes, key=lambda key: sizes[key])
-    assert driver._largest_worker(driven.plan, driven.context, {smallest})[0] == sizes[smallest]
-    for asked in ("worker_bytes", "gpu_bytes"):
-        monkeypatch.setattr(driver, asked, lambda *_, tokens, **__: tokens)
-    trainings = {stage.key: stage for stage in driven.plan.stages if isinstance(stage, Train)}
-    corpora = {stage.corpus.key: 100.0 + number for number, stage in enumerate(trainings.values())}
-    unread = driver._largest_worker(driven.plan, driven.context, trainings.keys())
-    read = driver._largest_worker(replace(driven.plan, tokens=corpora), driven.context, trainings.keys())
-    assert unread == (24.0, 24.0) and read == (max(corpora.values()), max(corpora.values()))
-
-
-def test_banks_count_in_what_a_worker_takes_of_a_gpu(driven: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the training, over all its sentences, in float16; and held against the smallest GPU."""
-    asked: dict[str, tuple[float, float]] = {}
-
-    def takes(stage: Train, *_: object, bank_bytes: float, gpu_memory: float, tokens: float) -> float:
-        asked[stage.key] = (bank_bytes, gpu_memory)
-        return 1.0
-
-    monkeypatch.setattr(driver, "gpu_bytes", takes)
-    monkeypatch.setattr("sentdist.stages.planning.worker_memory.embedding_width", lambda encoder, folders: 8)
-    driven.nodes = ClusterNodes(living=(Node(cpus=8.0, gpus=1.0, gpu_bytes=8e10), Node(cpus=8.0, gpus=1.0, gpu_bytes=4e10)))
-    driven.run()
-    trainings = [stage for stage in driven.plan.stages if isinstance(stage, Train)]
-    assert any(stage.banks for stage in trainings)
-    for stage in trainings:
-        sentences = sum(driven.plan.rows[bank.corpus.key] * bank.corpus.num_columns for bank in stage.banks)
-        assert asked[stage.key] == (sentences * 8 * 2, 4e10)
-
-
 def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old = (Node(cpus=8, gpus=1), Node(cpus=8, gpus=1, old_gpu="T4"))
     with pytest.raises(ResourceError, match="T4"):
@@ -182,13 +136,11 @@ def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkey
             ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
             "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
         ),
-        (["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=8"], "on 8 GPU(s)"),
     ):
         assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
     plan = plan_of(small_recipe(runtime={"engine": "torch"}))
     keys = frozenset(stage.key for stage in plan.stages)
     assert driver.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
-    assert driver.stages_at_once(plan.trials, frozenset()) == [0] * len(plan.trials), "what is there is not built"
     context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
     for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
         assert driver.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +14,10 @@ import pytest
 from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
-from sentdist.errors import ResourceError, StoreError, SweepStopped
+from sentdist.errors import ResourceError, SweepStopped
 from sentdist.execution import trials
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submissions import Submission
-from sentdist.execution.cluster.address import HEAD
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
 from sentdist.execution.trials import LOST_ACTORS, STOPPED, report_end, take_failure
@@ -31,7 +29,6 @@ from tests.support.planning import plan_of, small_recipe
 
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
-WRONG = StoreError(where="here", found="this", expected="that", remedy="None.")
 
 
 @pytest.fixture(scope="module")
@@ -120,26 +117,6 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
     assert not lines and {type(outcomes[trial.key].error) for trial in plan.trials[1:]} == {SweepStopped}
 
 
-def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler judges a trial by what it reports: dev scores of the regulators that it shares with others are none of them."""
-    trial = next(one for one in plan.trials if getattr(one.scores.encoder, "banks", ()))
-    events = [
-        SimpleNamespace(what="dev", key=key, step=step, score=10.0 * step)
-        for key, step in (("of another", 1), (trial.scores.encoder.key, 2))
-    ]
-    board = Mock(follow=lambda stage: [*events, SimpleNamespace(what="step", key=trial.scores.encoder.key, step=3)])
-    monkeypatch.setattr(trials, "BoardClient", lambda *_: board)
-    monkeypatch.setattr(trials, "report_end", lambda board: nullcontext())
-    shown: list[dict[str, float]] = []
-    monkeypatch.setattr(tune, "report", shown.append)
-    store = submission.context.store
-    with store.staged() as folder:
-        (folder / "data").write_text("")
-        store.commit(trial.scores, folder, seconds=0.0, runtime={}, environment={}, results={"stsb": 81.0, "chosen": "by dev"})
-    trials._run_trial({"trial": trial.key}, {trial.key: trial}, submission, Mock())
-    assert shown == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
-
-
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(tune, "report", shown.append)
@@ -152,19 +129,6 @@ def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypa
     with report_end(board):
         raise SweepStopped(where="here", found="this", expected="that", remedy="None.")
     assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None
-
-
-def test_a_search_that_ends_leaves_its_board_and_no_process(search: Search) -> None:
-    for ends in (None, KeyboardInterrupt(), RuntimeError("a bug")):
-        for stand_in in (search.board, search.kill):
-            stand_in.reset_mock()
-        search.does = Mock(side_effect=ends)
-        with pytest.raises(type(ends)) if ends else nullcontext():
-            search.run()
-        search.board.leave.assert_called_once_with()
-        search.kill.assert_called_once_with(search.remote.return_value.return_value.remote.return_value)
-        assert search.remote.call_args.kwargs == {"num_cpus": 0, "resources": HEAD}, "where it is not lost with a host"
-        assert search.config.max_concurrent_trials == 3
 
 
 def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search) -> None:
@@ -184,37 +148,3 @@ def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(sea
     assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
     number, error = search.conductor.fail.call_args.args
     assert number == 7 and isinstance(error, ResourceError)
-
-
-def test_a_search_that_cannot_be_noted_ends_with_what_kept_it_from_that(search: Search) -> None:
-    search.conductor.arrive.side_effect = search.conductor.fail.side_effect = WRONG
-
-    def arrives(scheduler: Any, stopper: Any) -> None:
-        assert scheduler.on_trial_result(None, TRIAL, _at(0.3)) == TrialScheduler.STOP and stopper.stop_all()
-
-    def fails(scheduler: Any, stopper: Any) -> None:
-        scheduler.on_trial_error(None, TRIAL)
-        assert stopper.stop_all()
-
-    for search.does in (arrives, fails):
-        with pytest.raises(StoreError) as raised:
-            search.run()
-        assert raised.value is WRONG
-
-
-def test_a_search_ends_with_its_hours(search: Search) -> None:
-    found: list[bool] = []
-    search.does = lambda scheduler, stopper: found.append(stopper.stop_all())
-    for search.conductor.hours_left in (None, 1.5, 0.0):
-        search.conductor.next.reset_mock()
-        search.run()
-        assert search.conductor.next.called == found[-1], "which says why"
-    assert found == [False, False, True]
-
-    def stops(scheduler: Any, stopper: Any) -> None:
-        assert stopper("1", {STOPPED: True}) and stopper.stop_all()
-
-    search.conductor.hours_left, search.does = None, stops
-    with pytest.raises(SweepStopped):
-        search.run()
-    search.conductor.stop.assert_called_once_with(), "its hours rest"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -17,8 +16,6 @@ from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
 from sentdist.errors import ResourceError
-from sentdist.execution import reserved
-from sentdist.execution.board import actor as stage_task
 from sentdist.execution.board.submissions import EventSink, GroupMember
 from sentdist.execution.board.watchdog import GroupLostError
 from sentdist.execution.cluster.connection import GONE, was_announced
@@ -90,21 +87,6 @@ def test_hosts_that_were_given_notice_are_a_loss_that_is_reported_as_that(monkey
     assert not was_announced(ActorDiedError()) and not was_announced(RuntimeError("a peer is gone"))
 
 
-def test_workers_with_gpus_say_so_before_their_group_is_set_up_where_torch_cannot_use_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    for why in (None, "built without CUDA"):
-        set_up = Mock()
-        monkeypatch.setattr(worker_group._TorchBackend, "on_start", set_up)
-        monkeypatch.setattr(reserved, "why_unusable", lambda why=why: why)
-        monkeypatch.setattr(reserved, "keep_gpu_memory_whole", Mock())
-        with monkeypatch.context() as patched:
-            config = _asked(patched, GPUS).torch_config
-        workers: Any = SimpleNamespace(execute=lambda act, *args: act(*args))
-        with nullcontext() if why is None else pytest.raises(ResourceError, match="built without CUDA"):
-            config.backend_cls().on_start(workers, config)
-        assert set_up.called == (why is None)
-    assert _asked(monkeypatch, GROUP).torch_config.backend_cls is worker_group._TorchBackend
-
-
 def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
     """The board counts losses, and knows whether a training has got on between two of them."""
     fixed, elastic = (_asked(monkeypatch, member) for member in (GROUP, ELASTIC))
@@ -128,30 +110,6 @@ def test_a_group_has_the_workers_and_devices_of_its_demand(monkeypatch: pytest.M
     variables = [one.run_config.worker_runtime_env["env_vars"] for one in (fixed, gpus)]
     assert [one["OMP_NUM_THREADS"] for one in variables] == ["1", "3"]
     assert variables[0]["DS_ACCELERATOR"] == "cpu" and "DS_ACCELERATOR" not in variables[1]
-
-
-def test_who_stays_reserves_what_it_needs_and_who_drives_a_group_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What starts Ray Train is given the cluster it is on: Ray Train's helpers inherit it."""
-    monkeypatch.setattr(stage_task.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379"))
-    asked: tuple[tuple[Literal["task", "group"], str, dict[str, float]], ...] = (
-        ("task", "_stay", {"num_cpus": 1.5, "num_gpus": 0.5}),
-        ("group", "_drive", {"num_cpus": 0}),
-    )
-    for way, name, reserves in asked:
-        started = Mock()
-        monkeypatch.setattr(stage_task, name, started)
-        stage_task.start_group(member := replace(GROUP, demand=Demand(way=way, workers=1, num_cpus=1.5, num_gpus=0.5)))
-        options = started.options.call_args.kwargs
-        assert {name: value for name, value in options.items() if name.startswith("num_")} == reserves and options["max_retries"] == 0
-        started.options.return_value.remote.assert_called_once_with(member)
-    assert options["runtime_env"]["env_vars"] == {"RAY_ADDRESS": "10.0.0.1:6379"}
-
-
-def test_a_driver_that_is_interrupted_before_its_group_is_up_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(worker_group, "run_worker_group", Mock(side_effect=KeyboardInterrupt))
-    drive: Any = stage_task._drive
-    with pytest.raises(SystemExit, match="cancelled"):
-        drive._function(GROUP)
 
 
 def test_ray_trains_controller_is_quick_on_small_clusters_and_never_gives_up_waiting() -> None:

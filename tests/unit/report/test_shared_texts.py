@@ -102,9 +102,3 @@ def test_joint_groups_are_those_of_merging_by_hand(seed: int) -> None:
     values = generator.normal(size=len(names))
     expected = [sum(values[names.index(name)] for name in found[place]) for place in range(len(joint.strata))]
     np.testing.assert_allclose(joint.sums(values), expected)
-
-
-def test_tasks_that_share_nothing_stay_as_they_are() -> None:
-    none = np.zeros((0, 2), dtype=np.int64)
-    joint = joint_groups([np.zeros(3, dtype=np.intp), np.zeros(2, dtype=np.intp)], [none, none])
-    assert joint.place.tolist() == [0, 1, 2, 3, 4] and joint.strata.tolist() == [0, 0, 0, 1, 1] and joint.tasks == ()

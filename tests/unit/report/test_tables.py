@@ -98,34 +98,14 @@ def test_marks_point_up_and_down() -> None:
     [
         (Difference(difference=0.42, low=0.11, high=0.73, p=0.01, table_p=0.02, about="seeds"),
          "RCL is better than Eq. 1 by 0.42 points (95 % interval +0.11 to +0.73, p = 0.020)."),
-        (Difference(difference=-0.08, low=-0.3, high=0.14, table_p=0.6, about="seeds", detectable=0.35),
-         "RCL is not shown to differ from Eq. 1: -0.08 points (95 % interval -0.30 to +0.14, p = 0.600); a difference of 0.35 would probably "
-         "have been seen."),
         (Difference(difference=0.9, low=0.0, high=1.4, table_p=0.25, about="seeds", num_seeds=3, by_signs=True, enough_by_signs=6),
          "RCL is not shown to differ from Eq. 1: +0.90 points (95 % interval +0.00 to +1.40, p = 0.250); 3 seeds are too few, 6 on one side "
          "would be enough."),
-        (Difference(difference=0.42, low=0.11, high=0.73, table_p=0.02, about="items", num_seeds=1),
-         "RCL is better than Eq. 1 by 0.42 points (95 % interval +0.11 to +0.73, p = 0.020); other seeds were not tried."),
         (Difference(difference=0.0, reason="why"), "RCL is equal to Eq. 1 to two digits, which cannot be tested: why."),
     ],
 )  # fmt: skip
 def test_a_comparison_is_said_in_plain_words(found: Difference, said: str) -> None:
     assert in_words(Comparison(system="RCL", other="Eq. 1", relation="baseline", differences={"t": found}), "t") == said
-
-
-def test_of_many_columns_more_is_asked_to_tell_a_row_from_the_best() -> None:
-    """A p between that for which all four columns together are wrong in 5 of 100 tables, and 5 %."""
-    gains = [0.05, 0.15, 0.25, 0.35, 0.45]
-    assert 1 - 0.95 ** (1 / 4) < ttest_rel(gains, np.zeros(5)).pvalue < 0.05
-    luck = np.random.default_rng(0).normal(70, 1, 5).tolist()
-    rows = [
-        _row(label, seed, (luck[seed] + by,) * 3)
-        for label in ("eq1", "rcl")
-        for seed, by in enumerate(gains if label == "rcl" else [0.0] * 5)
-    ]
-    assert [line.cells["STS12"].standing for line in _table(rows).lines] == ["tied", "best"]
-    alone = _table(rows, columns=TASKS[:1])
-    assert [line.cells["STS12"].standing for line in alone.lines] == ["", "best"]
 
 
 def test_runs_that_score_alike_have_no_test_and_a_saturated_one_is_called_so() -> None:
@@ -137,9 +117,6 @@ def test_runs_that_score_alike_have_no_test_and_a_saturated_one_is_called_so() -
         both = [_row(label, seed, (98.33,)) for label in ("eq1", "rcl") for seed in (0, 1)] + [_row("base", 0, (98.33,), is_fixed=True)]
         found = _table(both, columns=TASKS[:1], baseline=reference).line("rcl").cells["STS12"].against_baseline
         assert found is not None and found.reason.startswith(f"saturated: all {count} runs score 98.33 on these test items")
-    apart = [*both, _row("eq2", 0, (70.0,)), _row("eq2", 1, (71.0,))]
-    found = _table(apart, columns=TASKS[:1], baseline="eq2").line("rcl").cells["STS12"].against_baseline
-    assert found is not None and found.reason.startswith("all 2 seeds of rcl score 98.33: what other seeds")
 
 
 def test_no_interval_goes_beyond_what_a_measure_can_be() -> None:
@@ -286,24 +263,6 @@ def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
             _table(given, **options)  # type: ignore[arg-type]
 
 
-def test_as_many_items_of_another_test_set_are_refused(tmp_path: Path) -> None:
-    """Of one size, but with other items that belong together."""
-    column = "group"
-    files = []
-    for label in ("eq1", "rcl"):
-        row = _with_items(tmp_path, label, 2.0)
-        assert isinstance(row.items, dict)
-        table = pq.read_table(row.items["STS12"]).append_column("group", pa.array(np.arange(400) // 2))
-        if label == "rcl":
-            other = np.roll(table[column].to_numpy(), 1)
-            table = table.set_column(table.column_names.index(column), column, pa.array(other))
-        pq.write_table(table, row.items["STS12"])
-        files.append(row)
-    with pytest.raises(DataError, match="or other gold scores or groups"):
-        _table(files)
-    assert _table(files[:1]).lines
-
-
 def test_of_equal_numbers_all_are_bold_but_those_that_are_distinguished_from_the_best() -> None:
     """Seeds that all gave one score cannot be tested: beside an equal number in bold theirs was plain."""
     rows = [_row("copies", seed, (80.0, 80.0, 80.0)) for seed in (0, 1)]
@@ -318,13 +277,6 @@ def test_of_equal_numbers_all_are_bold_but_those_that_are_distinguished_from_the
     for task in ("STS12", "STS13"):
         assert {line.cells[task].standing for line in (lines["copies"], lines["seeds"])} == {"best", "tied"}, task
     assert {lines["lower"].cells[task].standing for task in TASKS} == {""}
-    reported = [
-        _row(label, seed, (80.0 + by + by * seed / 100 + seed / 1e4,)) for label, by in (("eq1", 0.0), ("rcl", 0.003)) for seed in range(5)
-    ]
-    table = build_table(
-        TableRows(title="t", rows=reported, columns=TASKS[:1], average=False, measure=TASK_KINDS["sts"].main), baseline=None
-    )
-    assert [line.cells["STS12"].standing for line in table.lines] == ["", "best"], "a test says that they differ, by less than is printed"
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -390,10 +342,6 @@ def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_tab
         assert enough is not None and enough > 6 and f"{enough} on one side would be enough" in table.verdicts["a"]
     reported = _table_claims({"base": [50.0], "a": np.linspace(70, 71, enough).tolist()}, baseline="base", tasks=tasks)
     assert reported.comparisons[0].differences["Avg"].is_significant
-    one_fewer = _table_claims({"base": [50.0], "a": np.linspace(70, 71, enough - 1).tolist()}, baseline="base", tasks=tasks)
-    assert not one_fewer.comparisons[0].differences["Avg"].is_significant
-    alone = _table_claims({"base": [50.0], "a": [70.0, 70.5, 71.0]}, baseline="base")
-    assert "6 on one side would be enough" in alone.verdicts["a"]
 
 
 def test_a_p_is_never_0_and_shows_on_which_side_of_the_level_it_lies() -> None:
