@@ -110,7 +110,7 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
 def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
     """Return the floating-point operations of a stage.
 
-    Training counts forward and backward, and forward twice where micro-batches recompute it; banks, scores and frozen encoders count forward.
+    Training counts forward and backward, micro-batches forward once more; banks, scores and frozen encoders count forward only.
 
     Raises:
         TypeError: a kind of stage that plans do not contain.

@@ -107,7 +107,7 @@ def planned_evaluation(
 ) -> tuple[Scores, Context, tuple[str, ...]]:
     """Plan the scores of one encoder; return the stage, its context, and notes on the data.
 
-    Embeddings of sentences are kept for other tasks. The caller adds prompts. Without a pooling, the hub is asked what the encoder declares.
+    Embeddings of sentences are kept for other tasks. The caller adds prompts. Without a pooling, the hub is asked for the declared one.
 
     Args:
         command: Named in errors.

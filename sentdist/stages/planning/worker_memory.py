@@ -162,7 +162,7 @@ class EncoderSize:
 
     @property
     def num_parameters(self) -> int:
-        """Embeddings, attention (4 D² where no head is shared) and feed-forward (2 D·I, gated 3) of each layer, without biases and norms."""
+        """Embeddings, attention (4 D² where no head is shared) and feed-forward (2 D·I, gated 3) of each layer; no biases and norms."""
         heads = self.num_heads + (self.num_key_heads or self.num_heads)
         of_heads = 2 * self.width * (heads * self.head_width if self.head_width else heads * self.width // self.num_heads)
         per_layer = of_heads + (3 if self.is_gated else 2) * self.width * self.inner_width
@@ -264,7 +264,7 @@ def bank_lies_on_gpu(
 ) -> bool:
     """Return whether the banks of a training are kept on its worker's GPU.
 
-    They are if they take at most BANK_SHARE of the worker's share and by estimate everything fits into that share, which other workers need.
+    They are if they take at most BANK_SHARE of the worker's share of the GPU, and by estimate everything fits into that share.
     """
     if not runtime.gpus_per_worker:
         return False
@@ -303,7 +303,7 @@ def _gpu_bytes_at_rest(stage: Train, size: EncoderSize, runtime: Runtime) -> flo
 
 
 def fitting_micro_batch(stage: Train, size: EncoderSize, runtime: Runtime, *, num_bytes: float, tokens: float = TOKENS_PER_SENTENCE) -> int:
-    """Estimate the number of sentences, at least 1, whose activations fit into `num_bytes` of a GPU; `tokens` per sentence before the cut."""
+    """Estimate how many sentences (at least 1), of `tokens` tokens before the cut, have activations that fit into `num_bytes`."""
     left = num_bytes - _gpu_bytes_at_rest(stage, size, runtime)
     return max(1, int(left // _sentence_bytes_on_gpu(stage, size, runtime, tokens)))
 

@@ -174,8 +174,8 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
 class LoadedTriplets:
     """Anchors, their positives and their negatives; the main score is accuracy.
 
-    A triplet is right if s(anchor, positive) > s(anchor, negative), with s the cosine or the relational score in float64. A tie is wrong, as
-    in sentence-transformers' TripletEvaluator; random embeddings score 50. If all are ties, the score is undefined.
+    A triplet is right if s(anchor, positive) > s(anchor, negative), with s the cosine or the relational score in float64. A tie is wrong,
+    as in sentence-transformers' TripletEvaluator; random embeddings score 50. If all are ties, the score is undefined.
     """
 
     task: TripletTask
