@@ -64,7 +64,7 @@ class Devices:
         if known is None or count == "0":
             raise RecipeError(
                 where="--on", found=given, expected=f"COUNTxGPU, for example 8xH100, with GPU one of {', '.join(PEAKS)}",
-                remedy="Give at least one GPU." if known else did_you_mean(name.upper(), PEAKS, "Name a similar one."),
+                remedy="Name one GPU or more." if known else did_you_mean(name.upper(), PEAKS, "Name a similar one."),
             )  # fmt: skip
         return cls(name=known, count=int(count or 1), peak=PEAKS[known])
 
