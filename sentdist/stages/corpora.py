@@ -240,10 +240,6 @@ def _table(stage: RowsCorpus, context: Context) -> tuple[pa.Table, tuple[str, ..
         pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)
         return pairs, ("anchor", "positive")
     table = read_source(
-        stage.source,
-        split=stage.split,
-        data_root=context.data_folder,
-        columns=stage.columns,
-        hub_revision=stage.source_revision,
+        stage.source, split=stage.split, data_root=context.data_folder, columns=stage.columns, hub_revision=stage.source_revision
     )
     return table, stage.columns

@@ -78,11 +78,9 @@ def on_this_machine(runtime: Runtime) -> tuple[Runtime, str]:
     if why:
         if runtime.device == "cuda":
             raise ResourceError(
-                where="runtime.device=cuda",
-                found=f"no GPU that torch can use ({why})",
-                expected="at least one",
+                where="runtime.device=cuda", found=f"no GPU that torch can use ({why})", expected="at least one",
                 remedy="`sentdist doctor` says what is missing; or set runtime.device=auto.",
-            )
+            )  # fmt: skip
         return runtime.with_gpus(0.0), "on the CPU" + (": torch can use no GPU here" if asked else "") + _left_idle(why, _num_there())
     if asked == 0:
         return runtime, f"on the CPU, as runtime.device or runtime.gpus_per_worker asks; idle: {counted(num_gpus, 'GPU')}"

@@ -39,18 +39,14 @@ def check_precisions(stages: Iterable[Stage], runtime: Runtime, *, old_gpu: str 
         where = f"{stage.kind} {stage.label}: precision={precision}"
         if precision == "tf32" and not runtime.gpus_per_worker:
             raise ResourceError(
-                where=where,
-                found="a computation on CPUs",
-                expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
+                where=where, found="a computation on CPUs", expected="an NVIDIA GPU with TensorFloat-32 (Ampere or later)",
                 remedy="Use fp32, which all devices have, or bf16.",
-            )
+            )  # fmt: skip
         if precision in ("tf32", "bf16") and runtime.gpus_per_worker and old_gpu:
             raise ResourceError(
-                where=where,
-                found=f"a GPU ({old_gpu}) without this precision",
-                expected="NVIDIA GPUs that have it (Ampere or later)",
+                where=where, found=f"a GPU ({old_gpu}) without this precision", expected="NVIDIA GPUs that have it (Ampere or later)",
                 remedy="Use fp32, which all devices have, or on a cluster leave these GPUs out: runtime.gpu_type names the kind to use.",
-            )
+            )  # fmt: skip
 
 
 FEW_WORKERS = 4  # on which ZeRO saves memory, of all but small encoders

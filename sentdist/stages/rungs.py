@@ -76,7 +76,7 @@ def rung_results(resumed: ResumedSession, *, seconds: float) -> dict[str, Json]:
 
 
 def before(resumed: ResumedSession) -> dict[str, Json]:
-    """Return what the record of a training or rung says of the rung that it resumed from; empty without one."""
+    """Return results for the record about the rung that a session resumed from; empty without one."""
     if not resumed.step:
         return {}
     return {"seconds_before": round(resumed.seconds, 3), "sentences_before": resumed.step * resumed.session.stage.sentences_per_step}

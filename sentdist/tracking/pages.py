@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sentdist.errors import counted
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Json
-from sentdist.store.chosen import DevCell, cells_by_dev
+from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.searches import SearchRecord, SearchTrial
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -112,7 +112,7 @@ def sweep_note(
     return _rendered(
         "sweep", sweep=sweep, rows=rows, metric=metric, trials=trials, views=views, store=store, model=model,
         num_trials=len(distinct_trials(sweep)), num_mentions=sum(sweep.mentions.values()),
-        chosen=cells[0] if cells else None, chosen_score=_chosen_score(cells, records, metric),
+        chosen=cells[0] if cells else None, chosen_score=mean_score(cells[0], records, metric) if cells else None,
     )  # fmt: skip
 
 
@@ -133,10 +133,6 @@ def search_note(record: SearchRecord, *, pages: Mapping[str, str], best: Sequenc
 def search_trial_note(trial: SearchTrial, *, search: str, settings: str) -> str:
     """Return the note of a trial of the search with this name."""
     return _rendered("search_trial", trial=trial, search=search, settings=settings)
-
-
-def _chosen_score(cells: Sequence[DevCell], records: Mapping[str, Record], metric: str) -> float | None:
-    return mean_score(cells[0], records, metric) if cells else None
 
 
 def _rendered(note: str, **values: object) -> str:
@@ -243,7 +239,7 @@ def views(
     # ordered by time, MLflow would fold the stages away below their sweep
     listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
     methods = table | {"searchFilter": METHODS_ONLY} | _table(*_columns("metrics", tuple(dict.fromkeys((*ranked, *means, *scores)))))
-    charts = _charts(metric, difference)
+    charts = _chart_state(_charts(metric, difference), metric, name="What the sweep compares", columns=2, height=360)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (
         SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE",
@@ -308,10 +304,12 @@ def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, 
     return SavedView(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
 
 
-def _chart_state(cards: Sequence[Json], metric: str) -> dict[str, Json]:
-    """One wide column of charts; MLflow's charts, one per metric, are folded below."""
+def _chart_state(
+    cards: Sequence[Json], metric: str, *, name: str = "Which settings do well", columns: int = 1, height: int = 440
+) -> dict[str, Json]:
+    """A section of charts; MLflow's charts, one per metric, are folded below."""
     sections: list[Json] = [
-        {"uuid": _SECTION, "name": "Which settings do well", "display": True, "isReordered": True, "columns": 1, "cardHeight": 440},
+        {"uuid": _SECTION, "name": name, "display": True, "isReordered": True, "columns": columns, "cardHeight": height},
         {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
         {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
     ]
@@ -329,12 +327,12 @@ def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *differing)))[:MAX_VARIED]
 
 
-def _charts(metric: str, difference: str | None) -> dict[str, Json]:
-    """A bar per trial, the learning curves, and cost against score; MLflow's charts, one per metric, are folded below.
+def _charts(metric: str, difference: str | None) -> list[Json]:
+    """A bar per trial, the learning curves, and cost against score.
 
     MLflow draws bars from 0: bars of scores all look alike, bars of differences do not.
     """
-    cards: list[Json] = [
+    return [
         _card("BAR", f"score: {difference or metric} (× 100)", metricKey=difference or metric),
         *(_card("LINE", _CURVE_TITLES[name], metricKey=name, selectedMetricKeys=[name], **_LINE) for name in CURVES),
         _card(
@@ -342,17 +340,6 @@ def _charts(metric: str, difference: str | None) -> dict[str, Json]:
             xaxis={"key": "train_s", "type": "METRIC"}, yaxis={"key": metric, "type": "METRIC"},
         ),
     ]  # fmt: skip
-    sections: list[Json] = [
-        {"uuid": _SECTION, "name": "What the sweep compares", "display": True, "isReordered": True, "columns": 2, "cardHeight": 360},
-        {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
-        {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
-    ]
-    return {
-        "compareRunCharts": cards,
-        "compareRunSections": sections,
-        "isAccordionReordered": True,
-        "selectedColumns": list(_columns("metrics", (metric,))),
-    }
 
 
 _SECTION = "sentdist-compared"

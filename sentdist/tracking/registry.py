@@ -56,11 +56,9 @@ def verified_copy(model: str, uri: str, target: Path) -> Path:
     parts = ADDRESS.fullmatch(model)
     if parts is None:
         raise RecipeError(
-            where="the model",
-            found=f'"{model}"',
-            expected="models:/NAME@ALIAS or models:/NAME/VERSION",
+            where="the model", found=f'"{model}"', expected="models:/NAME@ALIAS or models:/NAME/VERSION",
             remedy="For example models:/demo@best.",
-        )
+        )  # fmt: skip
     server = Server(uri)
     with patience():
         version = server.attempt(f"find {model}", lambda client: _version(client, parts))
@@ -82,11 +80,9 @@ def _version(client: MlflowClient, parts: re.Match[str]) -> ModelVersion:
 def _expected(model: str, version: ModelVersion) -> dict[str, FileChecksum]:
     if FILES not in version.tags:
         raise StoreError(
-            where=model,
-            found=f"version {version.version} without digests of its files",
-            expected="a version that this release registered",
+            where=model, found=f"version {version.version} without digests of its files", expected="a version that this release registered",
             remedy="Delete the version and submit the sweep again, which registers the encoder again.",
-        )
+        )  # fmt: skip
     return {name: FileChecksum(num_bytes=size, sha256=sha256) for name, (size, sha256) in json.loads(version.tags[FILES]).items()}
 
 
@@ -105,11 +101,9 @@ def _check(model: str, folder: Path, expected: dict[str, FileChecksum]) -> None:
     wrong = damage_of(folder, expected, expected) or (f"{foreign[0]}: not registered" if foreign else None)
     if wrong is not None:
         raise StoreError(
-            where=model,
-            found=wrong,
-            expected="the files that were registered",
+            where=model, found=wrong, expected="the files that were registered",
             remedy="Do not load it. Delete the version and submit the sweep again, which registers the encoder again from the store.",
-        )
+        )  # fmt: skip
 
 
 def _away(model: str, server: Server) -> ResourceError:

@@ -194,7 +194,8 @@ class RunUpdate:
         """Send at most one request for inputs, name, status, each file, each removed tag and each batch of metrics."""
         run_id = self.run.info.run_id
         if self._inputs:
-            _send_inputs(client, run_id, self._inputs)
+            given = [_data_set(*item) for item in self._inputs]
+            despite_collisions(lambda: client.log_inputs(run_id, datasets=given), table="datasets", at_most=len(given))
         if self._files:
             _send_files(client, self.run, self._files)
         if self._name is not None:
@@ -260,11 +261,6 @@ def add_tags(client: MlflowClient, run: Run, values: Mapping[str, str]) -> None:
     update = RunUpdate(run)
     update.tags(values)
     update.send(client)
-
-
-def _send_inputs(client: MlflowClient, run_id: str, data_sets: Sequence[DataSet]) -> None:
-    given = [_data_set(*item) for item in data_sets]
-    despite_collisions(lambda: client.log_inputs(run_id, datasets=given), table="datasets", at_most=len(given))
 
 
 def _data_set(name: str, digest: str, context: str) -> DatasetInput:

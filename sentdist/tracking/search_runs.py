@@ -194,7 +194,8 @@ class SearchRuns:
             rungs = [Point("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
             update.curve([*curve, *rungs])
         training, of_it = training_tag(self.record.identity, trial.train)
-        update.tags({STATE: trial.state, NOTE: self._trial_note(trial), training: of_it, **({REASON: trial.error} if trial.error else {})})
+        note = search_trial_note(trial, search=self.record.name, settings=self._settings(trial))
+        update.tags({STATE: trial.state, NOTE: note, training: of_it, **({REASON: trial.error} if trial.error else {})})
         if trial.state != "running":
             update.end(STATUS[trial.state], None if ended is None else int(1000 * ended))
         elif is_left or self.record.reason is not None:  # the search ended without it
@@ -239,9 +240,6 @@ class SearchRuns:
             f"log10 {self._short[path]}" if self._search.space[path].log is not None else self._short[path]
             for path in self.record.methods[method]
         ]
-
-    def _trial_note(self, trial: SearchTrial) -> str:
-        return search_trial_note(trial, search=self.record.name, settings=self._settings(trial))
 
     def _note(self, experiment: str) -> str:
         finished = [(trial.dev or 0.0, trial) for trial in self.record.trials if trial.state == "finished"]

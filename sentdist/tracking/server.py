@@ -132,11 +132,9 @@ class Server:
 def no_server(uri: str) -> RecipeError:
     """Return the error for an address that cannot be that of a server."""
     return RecipeError(
-        where="MLFLOW_TRACKING_URI",
-        found=f'"{uri}"',
-        expected="the http(s) address of an MLflow server",
+        where="MLFLOW_TRACKING_URI", found=f'"{uri}"', expected="the http(s) address of an MLflow server",
         remedy="Start one with `mlflow server`, or unset the variable to run without.",
-    )
+    )  # fmt: skip
 
 
 def is_server(uri: str) -> bool:
@@ -183,11 +181,9 @@ def read_password() -> None:
         os.environ["MLFLOW_TRACKING_PASSWORD"] = Path(path).read_text().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
-            where=PASSWORD_FILE,
-            found=f"{path}, which cannot be read ({error})",
-            expected="the file with MLflow's password",
+            where=PASSWORD_FILE, found=f"{path}, which cannot be read ({error})", expected="the file with MLflow's password",
             remedy="Start the servers again (`sentdist up`), or unset the variable and set MLFLOW_TRACKING_PASSWORD.",
-        ) from None
+        ) from None  # fmt: skip
 
 
 @contextmanager

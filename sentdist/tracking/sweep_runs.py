@@ -320,7 +320,7 @@ class SweepRuns:
 
     def _note(self, owner: str, run_records: Mapping[str, Record], reason: str | None) -> str:
         layout = self.layout
-        sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
+        sweep = Link(name=self.sweep.name, kind="sweep", url=run_page(self.experiment, self._parent_id))
         made_from = [self._link(key) for key in layout.made_from(owner)]
         trial = layout.trials.get(owner)
         if trial is not None:
@@ -353,14 +353,12 @@ class SweepRuns:
 
     def _link(self, owner: str) -> Link:
         run_id = self._run_ids.get(owner)
-        return Link(name=self.layout.link_name(owner), kind=self.layout.kind(owner), url=self._url(run_id) if run_id else None)
+        url = run_page(self.experiment, run_id) if run_id else None
+        return Link(name=self.layout.link_name(owner), kind=self.layout.kind(owner), url=url)
 
     def _report_link(self, run: Run) -> list[Link]:
         path = run.data.tags.get(REPORT)
         return [Link(name="Report", kind="report", url=artifact_page(self.experiment, self._parent_id, path))] if path else []
-
-    def _url(self, run_id: str) -> str:
-        return run_page(self.experiment, run_id)
 
     @cached_property
     def _colors(self) -> dict[str, str]:

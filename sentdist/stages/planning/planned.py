@@ -1,4 +1,4 @@
-"""Plan a recipe, an evaluation or a user file, and say where it is built; no torch, no Ray."""
+"""Plan a recipe, an evaluation or a user file, with the context to build it in; no torch, no Ray."""
 
 from __future__ import annotations
 
@@ -119,13 +119,7 @@ def planned_evaluation(
         check_has_no_revision(use.checkpoint, use.revision)
     resolver = FileResolver(data_root=data, needs_hub=True, adds_prompts=True)
     stage = evaluation_of(use, tasks, resolver, command=command)
-    context = Context(
-        store=store,
-        data_root=address_of(data),
-        runtime=runtime,
-        folders=resolver.folders,
-        keeps_embeddings=True,
-    )
+    context = Context(store=store, data_root=address_of(data), runtime=runtime, folders=resolver.folders, keeps_embeddings=True)
     return stage, context, (*resolver.all_notes, *contents_of([stage], context).notes)
 
 

@@ -7,7 +7,7 @@ import importlib.metadata
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -121,7 +121,7 @@ class FileResolver:
 
     data_root: Path | None = None
     needs_hub: bool = False  # fail if the hub does not answer what a checkpoint declares; else add a note
-    adds_prompts: bool = False  # the caller adds an encoder's prompts; else a note says that none is added
+    adds_prompts: bool = False  # the caller adds an encoder's prompts; else a note reports that none is added
     folders: dict[str, str] = field(default_factory=dict)  # revision -> folder, of encoders and user files given by path
     notes: list[str] = field(default_factory=list)  # what could not be checked, and files with an unusual format
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
@@ -236,23 +236,20 @@ class FileResolver:
         """Return the revision of a tagger; raise RecipeError for a malformed name, DataError for a missing tagger."""
         from sentdist.data.tagging import tagger_revision  # as above
 
-        asked = ("tagger", name)
-        if asked not in self._seen:
-            try:
-                self._seen[asked] = Pin(name=name, revision=tagger_revision(name, nltk_data=nltk_folder(self.data_root)))
-            except (DataError, RecipeError) as error:
-                raise error.with_context(where=f"{where}: {error.where}") from None
-        return self._seen[asked].revision
+        return self._revision("tagger", name, lambda: tagger_revision(name, nltk_data=nltk_folder(self.data_root)), where)
 
     def wordnet(self, *, where: str) -> str:
         """Return the revision of WordNet; raise DataError if NLTK has none."""
         from sentdist.data.augmentation import wordnet_revision  # brings numpy, which planning can mostly do without
 
-        asked = ("wordnet",)
+        return self._revision("wordnet", "wordnet", lambda: wordnet_revision(nltk_folder(self.data_root)), where)
+
+    def _revision(self, kind: str, name: str, look_up: Callable[[], str], where: str) -> str:
+        asked = (kind, name)
         if asked not in self._seen:
             try:
-                self._seen[asked] = Pin(name="wordnet", revision=wordnet_revision(nltk_folder(self.data_root)))
-            except DataError as error:
+                self._seen[asked] = Pin(name=name, revision=look_up())
+            except (DataError, RecipeError) as error:
                 raise error.with_context(where=f"{where}: {error.where}") from None
         return self._seen[asked].revision
 

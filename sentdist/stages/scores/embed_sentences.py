@@ -177,11 +177,9 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyO
         first, last = parts[view.channels] if isinstance(view.channels, str) else view.channels
         if not 0 <= first < last <= embeddings_SD.shape[1]:
             raise RecipeError(
-                where=f"{where}: view.channels",
-                found=f"{first} to {last}",
-                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first",
-                remedy="Correct the view.",
-            )
+                where=f"{where}: view.channels", found=f"{first} to {last}",
+                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first", remedy="Correct the view.",
+            )  # fmt: skip
         embeddings_SD = embeddings_SD[:, first:last]
     return postprocess(embeddings_SD, view.postprocess)
 
