@@ -1,4 +1,4 @@
-"""The body of a bank: every unique sentence of a corpus embedded by one frozen encoder."""
+"""Build a bank: every unique sentence of a corpus, embedded by one frozen encoder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 
 class BankBody:
-    """`ShardedBody` of a bank; its shards stay as they are."""
+    """`ShardedBody` of a bank; the shards are its files."""
 
     suffix = "npy"
 
@@ -38,7 +38,7 @@ class BankBody:
         return self._corpus.num_sentences
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """(rows, D) embeddings in the bank's dtype."""
+        """Write (rows, D) embeddings in the bank's dtype."""
         stage = self._stage
         embeddings_SD = encode(
             self._encoder,
@@ -53,7 +53,7 @@ class BankBody:
         np.save(file, stored_SD)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Say in bank.json what the shards are."""
+        """Describe the shards in bank.json."""
         shapes = [np.load(shard, mmap_mode="r").shape for shard in shards]
         assert sum(rows for rows, _ in shapes) == self.num_rows, "every sentence is embedded once"
         shape = BankShape(num_sentences=self.num_rows, width=shapes[0][1], dtype=self._stage.dtype, rows_per_shard=rows_per_shard)
@@ -70,9 +70,9 @@ class BankBody:
 
 
 def placed(bank: StoredBank | None, stage: Train, context: Context, device: torch.device) -> BankReader | None:
-    """The bank of a training that computes on `device`: the one that was given, or a copy on the GPU, with the same numbers.
+    """Return the bank for a training on `device`: the given one, or an equal copy on the GPU.
 
-    A copy of another bank that an earlier training left on the GPU is removed. Ranks need not decide alike.
+    An earlier training's copy of another bank is removed from the GPU. Ranks may decide differently.
     """
     if bank is not None and device.type == "cuda":
         size, memory = size_of(stage.encoder, context), torch.cuda.get_device_properties(device).total_memory

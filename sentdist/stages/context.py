@@ -1,4 +1,4 @@
-"""Where a stage is built: the store, the data, and the runtime; nothing in here changes what comes out."""
+"""Where a stage is built (store, data, runtime), its inputs and its commit; nothing in here changes results."""
 
 from __future__ import annotations
 
@@ -31,44 +31,46 @@ from sentdist.store.store import Artifact, ArtifactStore
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """Travels to workers by pickle."""
+    """Store, data and runtime of a build; pickled to workers."""
 
     store: ArtifactStore
     data_root: str | None = None  # a folder, or an address
     runtime: Runtime = field(default_factory=Runtime)
-    folders: Mapping[str, str] = field(default_factory=dict)  # revision of an encoder or a file of one's own given by path -> its folder
+    folders: Mapping[str, str] = field(default_factory=dict)  # revision of an encoder or user file given by path -> its folder
     shares: tuple[float, ...] = ()  # at which trainings may have been left as rungs, see `stages.rungs`
     keeps_embeddings: bool = False  # of test sentences, for other tasks of the same encoder
 
     @property
     def data_folder(self) -> Path | None:
-        """The data root as a folder of this machine: a mirror, where it is an address."""
+        """The data root as a local folder: a mirror if it is an address."""
         return data_folder(self.data_root)
 
 
 def read_own(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> pa.Table:
-    """The rows of a side (train, dev or test); DataError as `read_rows` and `place_of` say."""
+    """Return the rows of a split (train, dev or test); raise DataError as `read_rows` and `place_of`."""
     return read_rows(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
 
 
 def own_groups(
     name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None
 ) -> tuple[str, ...]:
-    """What the rows of a side belong to, as `read_groups` says."""
+    """Return the groups of the rows of a split, as `read_groups`."""
     return read_groups(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
 
 
 def own_queries(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> Retrieval:
-    """The rows of a side as queries and documents; DataError as `read_own`."""
+    """Return the rows of a split as queries and documents; raise DataError as `read_own`."""
     return read_queries(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
 
 
 def place_of(name: str, revision: str, folders: Mapping[str, str], root: Path | None) -> Path | None:
-    """Where a file lies; None for a data set of the hub. folders: by revision, as planning found what was given by path; others lie
-    below the data root.
+    """Return the path of a file; None for a hub data set.
+
+    Args:
+        folders: Revision -> folder, of files given by path; others are below the data root.
 
     Raises:
-        DataError: a file that this run was not planned with.
+        DataError: the run was not planned with this file.
     """
     if name.startswith("hub:"):
         return None
@@ -92,13 +94,13 @@ _in_use: list[InUse] = []  # of each stage that this process builds; one may bui
 
 @contextmanager
 def inputs_watched(used: InUse | None = None) -> Iterator[None]:
-    """Enter it while a stage, or a part of one, is built. An error that a changed input has caused (such as ids that no corpus has) is
-    raised as the loss of that input.
+    """Watch the inputs while a stage or a part of one is built: an error caused by a changed input is raised as its loss.
 
-    used: the inputs that earlier parts of the stage have opened; those that this part opens are added to it.
+    Args:
+        used: Inputs that earlier parts of the stage have opened; this part adds its inputs.
 
     Raises:
-        ArtifactLost: an input was changed, replaced or moved away under the stage.
+        ArtifactLost: an input was changed, replaced or moved away during the build.
     """
     _in_use.append({} if used is None else used)
     try:
@@ -114,25 +116,20 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 
 
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
-    """Note that the files of an artifact are read from now on. folder: where the store has given them."""
+    """Note that the files of an artifact, in `folder`, are read from now on."""
     for used in _in_use:
         used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
 
 
 def check_inputs() -> None:
-    """Call it before what was made from the inputs is published.
-
-    Raises:
-        ArtifactLost: as `inputs_watched`.
-    """
+    """Raise ArtifactLost if a watched input changed; call it before publishing what was made from them."""
     for used in _in_use:
         for store, artifact, use in used.values():
             store.check_unchanged(artifact, use)
 
 
 def lost_input() -> ArtifactLost | None:
-    """As `check_inputs`, but the error is returned, for callers that must warn other workers first. None also where the store cannot be
-    read."""
+    """Return the error of `check_inputs`, for callers that must warn other workers first; None also if the store cannot be read."""
     try:
         check_inputs()
     except ArtifactLost as loss:
@@ -146,21 +143,21 @@ LIBRARIES = ("sentdist", "torch", "transformers", "ray", "deepspeed", "mlflow", 
 
 
 def commit(stage: Stage, folder: Path, context: Context, *, seconds: float, results: dict[str, Json]) -> Artifact:
-    """Publish what lies in `folder` as the stage's artifact.
+    """Publish the contents of `folder` as the stage's artifact.
 
     Raises:
         ArtifactLost: an input was changed while it was read.
     """
     check_inputs()
     runtime: dict[str, Json] = context.runtime.model_dump(mode="json")
-    kernels = used_kernels()  # not of the environment alone: this process may have loaded them since it was asked
+    kernels = used_kernels()  # apart from the cached environment: this process may have loaded them since
     found = environment() | ({"kernels": kernels} if kernels else {})
     return context.store.commit(stage, folder, seconds=seconds, runtime=runtime, environment=found, results=results)
 
 
 @cache
 def environment() -> dict[str, str]:
-    """Versions, host, processor, and Ray where it runs this process, as text."""
+    """Return versions, host, processor, and whether Ray runs this process, as text."""
     found = {
         "python": platform.python_version(),
         "host": platform.node(),
@@ -177,7 +174,7 @@ def environment() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree this code runs from, if it is one."""
+    """The commit of the source tree, if this code runs from one."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None
@@ -186,7 +183,7 @@ def _commit() -> str | None:
 
 
 def folder_of(stage: Stage, context: Context) -> Path:
-    """A local folder with the artifact of an input stage.
+    """Return a local folder with the artifact of an input stage.
 
     Raises:
         ArtifactLost: the input is damaged, or was removed since.
@@ -202,11 +199,11 @@ def folder_of(stage: Stage, context: Context) -> Path:
 
 
 def checkpoint_of(encoder: EncoderSpec, context: Context) -> str:
-    """What `SentenceEncoder.load` understands: a packaged name, a folder, a hub id."""
+    """Return the name that `SentenceEncoder.load` takes: packaged name, folder or hub id."""
     return context.folders.get(encoder.revision, encoder.checkpoint)
 
 
 def hub_revision(encoder: EncoderSpec, context: Context) -> str | None:
-    """The commit to ask the hub for; None where the content is pinned in another way."""
+    """Return the commit to request from the hub; None if the content is pinned in another way."""
     is_commit = "/" in encoder.checkpoint and encoder.revision not in context.folders
     return encoder.revision if is_commit else None

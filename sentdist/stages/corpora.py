@@ -1,4 +1,4 @@
-"""The bodies of corpus stages: a file for each kind reads its sources, `build.py` writes the rows down."""
+"""Read the sources of each kind of corpus and commit its rows."""
 
 from __future__ import annotations
 
@@ -35,27 +35,26 @@ from sentdist.store.store import Artifact
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusTable:
-    """What a corpus is built of: a table, which of its columns are sentences and which are values, how many are drawn,
-    facts for the record."""
+    """Rows of a corpus, as its reader returns them."""
 
     table: pa.Table
-    columns: tuple[str, ...]
-    values: tuple[str, ...] = ()
-    facts: dict[str, Json]
-    limit: int | None = None
+    columns: tuple[str, ...]  # of sentences
+    values: tuple[str, ...] = ()  # columns of labels or relations
+    facts: dict[str, Json]  # for the record
+    limit: int | None = None  # rows to draw
     limit_seed: int = 0
     add_reversed: bool = False
 
 
 def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
-    """A corpus, committed: read the sources, number their unique sentences, write ids and sentences as memory-mappable tables.
+    """Read the sources, number their unique sentences, and commit ids and sentences as memory-mappable tables.
 
     Raises:
-        DataError: what the reader refuses; content that has changed since it was planned with.
+        DataError: the reader refuses the data, or content has changed since planning.
     """
     started = time.perf_counter()
     for part in stage.sources:
-        if part.own is None:  # the reader of a person's own file looks itself
+        if part.own is None:  # the reader of a user file checks its content
             check_pinned(part.source, part.source_revision, data_root=context.data_folder)
     module, _, function = stage.reader.partition(":")
     read: CorpusTable = getattr(importlib.import_module(module), function)(stage, context)
@@ -75,10 +74,10 @@ def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
 
 
 def graded_rows(stage: plan.GradedCorpus, context: Context) -> CorpusTable:
-    """Columns sentence1, sentence2 and label of all parts, and the counts of each part and test set for the record.
+    """Return columns sentence1, sentence2 and label of all parts, with counts of each part and test set for the record.
 
     Raises:
-        DataError: what `join_graded` refuses; an unreadable source or test set.
+        DataError: as `join_graded`; an unreadable source or test set.
     """
     root = context.data_folder
     parts = [
@@ -131,11 +130,11 @@ def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:
 
 
 def groups_rows(stage: GroupedCorpus, context: Context) -> CorpusTable:
-    """Columns anchor, positive_1 …, negative_1 …, one row a premise, and what was found and filled, for the record.
+    """Return columns anchor, positive_1 …, negative_1 …, one row per premise, with counts of found and filled texts for the record.
 
     Raises:
-        DataError: what `group_by_premise` refuses; an unreadable source; WordNet that is not there.
-        EncoderError: a paraphraser that is not there or cannot write.
+        DataError: as `group_by_premise`; an unreadable source; WordNet is missing.
+        EncoderError: the paraphraser is missing or cannot generate text.
     """
     root = context.data_folder
     augmentation = stage.augmentation
@@ -158,7 +157,7 @@ def groups_rows(stage: GroupedCorpus, context: Context) -> CorpusTable:
 
 
 def rewording(augmentation: Augmentation, *, seed: int, context: Context) -> Augment:
-    """What turns entailments into further positives."""
+    """Return the function that turns entailments into further positives."""
     root = context.data_folder
     fraction = augmentation.fraction
 
@@ -188,10 +187,10 @@ def _groups_read(part: GroupPart, root: Path | None) -> pa.Table:
 
 
 def relations_rows(stage: RelationalCorpus, context: Context) -> CorpusTable:
-    """Columns anchor, positive, negative and relation, and the counts of each relation for the record.
+    """Return columns anchor, positive, negative and relation, with counts of each relation for the record.
 
     Raises:
-        DataError: what `join_relations` refuses; an unreadable source.
+        DataError: as `join_relations`; an unreadable source.
     """
     sources = relation_sources(stage.relations, context.data_folder)
     found = join_relations(sources, cap_rule=stage.cap_rule, held_out=stage.held_out, seed=stage.seed)
@@ -200,19 +199,18 @@ def relations_rows(stage: RelationalCorpus, context: Context) -> CorpusTable:
 
 
 def relation_sources(parts: Sequence[RelationPart], root: Path | None) -> list[RelationSource]:
-    """The tables of each relation."""
-    return [_source(part, root) for part in parts]
-
-
-def _source(part: RelationPart, root: Path | None) -> RelationSource:
-    return RelationSource(
-        name=part.name,
-        tables=tuple(_relations_read(file, part, root) for file in part.sources),
-        construction=part.construction,
-        columns=part.columns,
-        only=part.only,
-        cap=part.cap,
-    )
+    """Read the tables of each relation."""
+    return [
+        RelationSource(
+            name=part.name,
+            tables=tuple(_relations_read(file, part, root) for file in part.sources),
+            construction=part.construction,
+            columns=part.columns,
+            only=part.only,
+            cap=part.cap,
+        )
+        for part in parts
+    ]
 
 
 def _relations_read(file: RelationFile, part: RelationPart, root: Path | None) -> pa.Table:
@@ -221,10 +219,10 @@ def _relations_read(file: RelationFile, part: RelationPart, root: Path | None) -
 
 
 def plain_rows(stage: RowsCorpus, context: Context) -> CorpusTable:
-    """The pinned rows of a source; of a fold, each query with a relevant document.
+    """Return the pinned rows of a source; of a fold, each query with a relevant document.
 
     Raises:
-        DataError: a source that is missing, unreadable or of another shape.
+        DataError: the source is missing, unreadable or has other columns.
     """
     table, columns = _table(stage, context)
     return CorpusTable(
@@ -242,10 +240,6 @@ def _table(stage: RowsCorpus, context: Context) -> tuple[pa.Table, tuple[str, ..
         pairs = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)
         return pairs, ("anchor", "positive")
     table = read_source(
-        stage.source,
-        split=stage.split,
-        data_root=context.data_folder,
-        columns=stage.columns,
-        hub_revision=stage.source_revision,
+        stage.source, split=stage.split, data_root=context.data_folder, columns=stage.columns, hub_revision=stage.source_revision
     )
     return table, stage.columns

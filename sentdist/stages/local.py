@@ -1,4 +1,4 @@
-"""Stages built in this process, one after another: what `--local` does, and the reference that Ray's results are held against."""
+"""Build stages in this process, one after another: for `--local`, and as reference for results on Ray."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 def build_in_process(stage: Stage, context: Context) -> Artifact:
-    """The artifact of a stage that is no training, committed.
+    """Build and commit a stage that is not a training.
 
     Raises:
-        TypeError: a kind of which nothing is known here.
+        TypeError: a kind of stage that is not built here.
     """
     # torch and transformers take seconds to import, so each kind of stage imports its own body.
     match stage:
@@ -48,10 +48,12 @@ log = logging.getLogger(__name__)
 
 @bank_stays()
 def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
-    """Build whichever of these stages the store lacks; returns the artifacts of all in their order, in which each stands behind its inputs.
+    """Build the stages that the store lacks, inputs before their users; return the artifacts of all, in order.
 
-    An artifact that turns out to be damaged when it is used is built again.
-    `listen` is called with each step, each dev score and each finished artifact.
+    Artifacts found damaged on use are built again.
+
+    Args:
+        listen: Called with each step, dev score and finished artifact.
     """
     for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
         try:
@@ -69,12 +71,13 @@ def build_past_failures(
     listen: Listener | None = None,
     failed: Callable[[Stage, SentdistError], None] | None = None,
 ) -> dict[str, SentdistError]:
-    """As `build_all`, but a stage that cannot be built stops only those that need it; what went wrong, by the keys of all of these.
+    """Build as `build_all`, but skip only the stages that need a failed one; return the errors by key of failed and skipped stages.
 
-    failed: is called at once with each stage that could not be built.
+    Args:
+        failed: Called at once with each failed stage.
 
     Raises:
-        SentdistError: the store or a disk fails, and with it all that would come.
+        SentdistError: the store or a disk fails, and with it all further stages.
     """
     errors: dict[str, SentdistError] = {}
     for stage in stages:
@@ -98,7 +101,7 @@ def build_past_failures(
 
 
 def build_here(stage: Stage, context: Context, *, listen: Listener | None = None) -> Artifact:
-    """The artifact of one stage, built in this process unless the store has it; its inputs must be there."""
+    """Return the artifact of one stage, built in this process unless the store has it; its inputs must exist."""
     found = context.store.get(stage)
     if found is not None:
         return found

@@ -1,4 +1,4 @@
-"""The body of an overlap stage: what a training corpus or a dev set holds of test sets, item by item."""
+"""Compare training corpora and dev sets with test sets (overlaps), and count tags and words of a corpus (targets)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 
 
 def build_overlaps(plan: Plan, context: Context) -> list[Artifact]:
-    """The overlaps of those corpora of a plan that are in the store, built in this process; dev sets need no corpus."""
+    """Build the overlaps of a plan's corpora that are in the store, in this process; dev sets need no corpus."""
     overlaps = overlaps_of(plan)
     finished = context.store.get_all(topological(overlaps))
     ready = [overlap for overlap in overlaps if all(needed.key in finished for needed in overlap.inputs)]
@@ -43,7 +43,7 @@ def build_overlaps(plan: Plan, context: Context) -> list[Artifact]:
 
 
 def _build(stage: Overlap, context: Context, finders: dict[tuple[tuple[ScoredTask, ...], float], LeakFinder]) -> Artifact:
-    """Compare a corpus with its test sets; counts stand in the record, items beside it."""
+    """Compare a corpus with its test sets; counts go into the record, items into a file."""
     started = time.perf_counter()
     finder = finders.get((stage.tasks, stage.near))
     if finder is None:
@@ -84,7 +84,7 @@ def _counts(leaks: Leaks) -> Json:
 
 
 class TargetsBody:
-    """`ShardedBody` of targets: shards count tags and words, the end chooses the vocabulary and merges them."""
+    """`ShardedBody` of targets: shards count tags and words; `finish` chooses the vocabulary and merges them."""
 
     suffix = "npz"
 
@@ -96,13 +96,13 @@ class TargetsBody:
         return self._corpus.num_sentences
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """Counts of tags and of words of some sentences."""
+        """Write counts of tags and words of some sentences."""
         sentences = self._corpus.sentences(np.arange(rows.start, rows.stop))
         tags, words = count_sentences(sentences, tagger=self._tagger, tagger_name=self._stage.tagger)
         write_counts(file, tags, words)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Merge the shards, which have then served their purpose."""
+        """Merge the shards and delete them."""
         facts = write_targets(folder, shards, num_words=self._stage.num_words)
         assert facts.num_sentences == self.num_rows, "every sentence is tagged once"
         for shard in shards:
@@ -121,5 +121,5 @@ class TargetsBody:
 
 
 def targets_of(stage: Targets | None, context: Context) -> FileTargets | None:
-    """The finished targets of a stage; None where there is none."""
+    """Return the finished targets of a stage; None without one."""
     return None if stage is None else FileTargets(folder_of(stage, context))

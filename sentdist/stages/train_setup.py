@@ -1,4 +1,4 @@
-"""The encoder and the tokenizer that a training starts from."""
+"""Prepare a training: encoder, objective, tokens, batches of a rank, dev scorer, and exchange between ranks."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from sentdist.stages.tasks.load import load_task
 
 
 def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
-    """The encoder that a training starts from: that of an earlier stage, or the pretrained checkpoint."""
+    """Load the encoder that a training starts from: of an earlier stage, or the pretrained checkpoint."""
     regularizers = stage.regularizers
     start = None if stage.start is None else folder_of(stage.start, context)
     return SentenceEncoder.load(
@@ -64,19 +64,19 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
 
 
 def load_start_tokenizer(stage: Train, context: Context) -> Tokenizer:
-    """The tokenizer of `load_encoder` alone."""
+    """Load only the tokenizer of `load_encoder`."""
     return load_tokenizer(start_folder(stage, context))
 
 
 def start_folder(stage: Train, context: Context) -> Path:
-    """Where what `load_encoder` loads lies."""
+    """Return the folder that `load_encoder` loads."""
     if stage.start is not None:
         return folder_of(stage.start, context)
     return find_checkpoint(checkpoint_of(stage.encoder, context), revision=hub_revision(stage.encoder, context))
 
 
 def make_objective(objective: plan.AnyObjective, inputs: LossInputs) -> Objective:
-    """The loss behind an objective's values; what it brings of parameters starts from torch's generator."""
+    """Make the loss of an objective; its parameters start from torch's generator."""
     if isinstance(objective, plan.Sum):
         return WeightedSum([(term.weight, _term(term, inputs)) for term in objective.terms])
     return objective.make_loss(inputs)
@@ -103,13 +103,13 @@ class TokensBody:
         return self._corpus.num_sentences
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """Token ids of some sentences."""
+        """Write the token ids of some sentences."""
         sentences = self._corpus.sentences(np.arange(rows.start, rows.stop))
         ids, num_truncated = token_ids(self._tokenizer, sentences, max_length=self._stage.max_length, first=rows.start)
         write_shard(file, ids, num_truncated=num_truncated)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Merge the shards, which have then served their purpose."""
+        """Merge the shards and delete them."""
         facts = merge_shards(folder, shards)
         assert facts.num_sentences == self.num_rows, "every sentence is read once"
         for shard in shards:
@@ -123,14 +123,14 @@ class TokensBody:
 
 
 def tokens_stage(stage: Train, tokenizer: Tokenizer) -> Tokens:
-    """What a training's tokens are kept as. No field says which encoder: encoders of one tokenizer share them."""
+    """Return the stage of a training's tokens, which encoders with the same tokenizer share."""
     return Tokens(corpus=stage.corpus, tokenizer=tokenizer_digest(tokenizer), max_length=stage.training.max_length)
 
 
 def tokens_of(stage: Train, context: Context, tokenizer: Tokenizer) -> TokenTable:
-    """The tokens of a training's corpus as its tokenizer reads them; made now where the store has none, or has them damaged.
+    """Return the tokens of a training's corpus; made now if the store lacks them or has them damaged.
 
-    Processes that make them at the same time make the same, and the first one's are kept.
+    Processes that make them at the same time make equal ones; the first ones are kept.
     """
     wanted = tokens_stage(stage, tokenizer)
     try:
@@ -141,7 +141,7 @@ def tokens_of(stage: Train, context: Context, tokenizer: Tokenizer) -> TokenTabl
 
 
 class RankBatches:
-    """The batches of one training. Their order follows from its seed and the epoch alone: every rank knows it, and can begin anywhere."""
+    """The batches of one training. Seed and epoch alone determine their order, so every rank knows it and can begin anywhere."""
 
     def __init__(self, stage: Train, context: Context, *, tokenizer: Tokenizer, bank: BankReader | None) -> None:
         self._stage = stage
@@ -156,14 +156,14 @@ class RankBatches:
         return self._corpus.num_rows
 
     def epoch(self, epoch: int) -> np.ndarray:
-        """(steps, B) rows of the global batches of an epoch; where sentences of a batch must differ, epochs are not equally long."""
+        """Return (steps, B) rows of an epoch's global batches; if sentences of a batch must differ, epochs differ in length."""
         training = self._stage.training
         return epoch_batches(
             self._ids_CR, batch_size=training.batch_size, seed=self._stage.seed, epoch=epoch, unique_sentences=training.unique_sentences
         )
 
     def beginning_at(self, epoch: int, step_in_epoch: int, *, rank: int, world_size: int) -> Iterator[tuple[int, int, Batch]]:
-        """This rank's share of each global batch from there to the last epoch's end, with its place in its epoch and the steps of that."""
+        """Yield (place in epoch, steps of epoch, this rank's share) of each global batch from there to the last epoch's end."""
         training = self._stage.training
         rows = local_rows(training.batch_size, rank=rank, world_size=world_size)
         for number in range(epoch, training.epochs):
@@ -188,7 +188,7 @@ class RankBatches:
 
 
 class DevScorer:
-    """The tasks of a selection, their sentences tokenized once. objective: of the training, whose relations may score pairs."""
+    """Score an encoder in training on a selection's tasks, tokenized once; the objective's relations may score pairs."""
 
     def __init__(self, stage: Train, selection: Selection, context: Context, *, encoder: SentenceEncoder, objective: Objective) -> None:
         self.tasks = tuple(load_task(task, context.data_root, context.folders) for task in selection.tasks)
@@ -198,7 +198,7 @@ class DevScorer:
         self._sentences = [SharedSentences(task.sentences, encoder.tokenize, tokens_per_batch=at_once) for task in self.tasks]
 
     def score(self, encode: Callable[[TokenBatch], Tensor]) -> float | None:
-        """The score × 100 of the encoder as it is, dropout off; None where it is not defined. All ranks call it together."""
+        """Return the current encoder's score × 100, dropout off; None if undefined. Collective."""
         self._encoder.eval()
         try:
             embeddings = [sentences.embedded(encode) for sentences in self._sentences]
@@ -219,27 +219,23 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, kw_only=True)
 class Ranks:
-    """This worker's number, and how many workers there are. Every worker must call each method, or the others wait for it.
-
-    exchange: takes this worker's value, returns those of all workers in the order of their numbers. gather: likewise, but only the first
-    worker gets them; the others get an empty list.
-    """
+    """This worker's rank and the number of workers. Methods are collective: every worker must call each of them."""
 
     rank: int
     world_size: int
-    exchange: Callable[[object], list[object]]
-    gather: Callable[[object], list[object]]
+    exchange: Callable[[object], list[object]]  # this worker's value -> those of all workers, by rank
+    gather: Callable[[object], list[object]]  # the same, but an empty list on all ranks but the first
 
     @property
     def is_first(self) -> bool:
-        """Whether this worker speaks for the group."""
+        """Whether this is rank 0."""
         return self.rank == 0
 
     @contextmanager
     def errors_on_all(self) -> Iterator[None]:
-        """An error on one worker is raised on all of them (the first worker's, if several fail), so that none waits for one that has gone.
+        """Raise a SentdistError of one worker (the first, if several fail) on all of them, so that none waits for a failed one.
 
-        Only a SentdistError is: any other error ends its worker, and with it the group.
+        Any other error ends its worker, and with it the group.
         """
         error = None
         try:
@@ -251,7 +247,7 @@ class Ranks:
                 raise said
 
     def from_first(self, make: Callable[[], Value]) -> Value:
-        """What the first worker makes, on every worker; or its error."""
+        """Return on every worker what the first one makes, or raise its error."""
         made = None
         with self.errors_on_all():
             if self.is_first:
@@ -259,7 +255,7 @@ class Ranks:
         return cast(Value, self.exchange(made)[0])
 
     def first_said(self, words: str | None) -> str | None:
-        """The words of the first worker that has some; None where none has."""
+        """Return the text of the first worker that has one; None if none has."""
         return next((str(said) for said in self.exchange(words) if said is not None), None)
 
 
@@ -267,7 +263,7 @@ ALONE = Ranks(rank=0, world_size=1, exchange=lambda said: [said], gather=lambda 
 
 
 def ranks_here() -> Ranks:
-    """The ranks of the training that this process belongs to; `ALONE` outside of a process group."""
+    """Return the ranks of this process's training; `ALONE` outside of a process group."""
     rank, world_size = rank_and_world_size()
     return ALONE if world_size == 1 else Ranks(rank=rank, world_size=world_size, exchange=_exchange, gather=_gather)
 

@@ -1,4 +1,4 @@
-"""The tracker that keeps a sweep in MLflow: it guards every message, so that no server can stop or slow a training."""
+"""Track sweeps in MLflow; every request is guarded, so that no server can stop or slow a training."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class SystemSampler:
-    """Processor, memory, disk, network and, where nvidia-ml-py is installed, GPUs, by MLflow's own monitors.
+    """Samples CPU, memory, disk, network and, if nvidia-ml-py is installed, GPUs with MLflow's monitors.
 
-    Its `SystemMetricsMonitor` is not used: it asks the server for the run before every sample and ends for good when one request fails.
+    Its `SystemMetricsMonitor` is not used: it requests the run before every sample and ends for good when one request fails.
     """
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class SystemSampler:
 
         self.count = 0
         self._monitors = [CPUMonitor(), DiskMonitor(), NetworkMonitor()]
-        with contextlib.suppress(ImportError, RuntimeError):  # no GPU, or no library to ask it: the page shows what there is
+        with contextlib.suppress(ImportError, RuntimeError):  # no GPU, or no library for it: the page shows the rest
             self._monitors.append(GPUMonitor())
-        self._monitors[0].collect_metrics()  # the processor's load is that since the last question
+        self._monitors[0].collect_metrics()  # the load of the CPU is measured since the last call
         self._monitors[0].clear_metrics()
 
     def sample(self) -> dict[str, float]:
-        """Metrics by name, `system/…`."""
+        """Return metrics by name, `system/…`."""
         found: dict[str, float] = {}
         for monitor in self._monitors:
             monitor.collect_metrics()
@@ -63,9 +63,9 @@ MAX_WAITING = 100_000  # points kept while the server is away; the history in th
 
 
 class MlflowRun:
-    """A run handle for one process. Pickled, it travels as address and run id; the thread starts with the first message.
+    """A run handle for one process, pickled as address and run id; its thread starts with the first message.
 
-    Points that the run has already (a training that went back to its checkpoint repeats steps) are not sent again.
+    Points that the run has already are not sent again: a training that resumes from a checkpoint repeats steps.
     """
 
     def __init__(self, *, uri: str, experiment_id: str, run_id: str) -> None:
@@ -73,7 +73,7 @@ class MlflowRun:
         self.run_id = run_id
         self._server = Server(uri)
         self._queue: deque[tuple[dict[str, float], int, int]] = deque(maxlen=MAX_WAITING)  # values of a step, time in ms, step
-        self._waiting: deque[Point] = deque(maxlen=MAX_WAITING)  # the thread's own
+        self._waiting: deque[Point] = deque(maxlen=MAX_WAITING)  # used only by the thread
         self._known: dict[str, set[int]] = {}
         self._wake = threading.Event()
         self._is_closing = False
@@ -90,7 +90,7 @@ class MlflowRun:
         return self._server.run_page(self.experiment_id, self.run_id)
 
     def metrics(self, values: Mapping[str, float], *, step: int) -> None:
-        """Queue the values of one step; see `RunHandle.metrics`. The step pays for no more than that: the thread does the rest."""
+        """Queue the values of one step, see `RunHandle.metrics`; the thread sends them."""
         self._queue.append((dict(values), int(time.time() * 1000), step))
         self._start()
 
@@ -100,7 +100,7 @@ class MlflowRun:
         self._start()
 
     def close(self, *, timeout_s: float = 5.0) -> list[str]:
-        """Send what is left within the time given; what remains stands in the history and is filled in by `finish` or `rebuild`."""
+        """Send what is left within `timeout_s`; `finish` or `rebuild` sends the rest from the history."""
         if self._thread is not None:
             self._is_closing = True
             self._wake.set()
@@ -165,11 +165,11 @@ def _opened(uri: str, experiment_id: str, run_id: str) -> MlflowRun:
 
 Answer = TypeVar("Answer")
 
-WAIT_S = 8.0  # for a message that a training waits for, a dozen small requests; the end of the sweep brings what was not sent
+WAIT_S = 8.0  # for a message that a training waits for, a dozen small requests; the end of the sweep sends the rest
 
 
 class MlflowTracker:
-    """See `Tracker`. Runs are found again by their tags, so a restart, another process or a rebuild adds to them and makes no second ones.
+    """See `Tracker`. Runs are found by their tags, so a restart, another process or a rebuild continues them.
 
     Raises:
         RecipeError: `uri` is not the address of a server.
@@ -212,8 +212,8 @@ class MlflowTracker:
         self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome), wait_s=WAIT_S)
 
     def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
-        self._server.look_again()  # the sweep is over: one more try costs nobody anything
-        self._attempt("bring the sweep up to date", lambda client, runs: runs.close(client, outcome))
+        self._server.look_again()  # the sweep is over: one more try costs nothing
+        self._attempt("update the sweep", lambda client, runs: runs.close(client, outcome))
 
     def log_report(self, sweep: SweepRecord, folder: Path) -> None:
         self._adopt(sweep)
@@ -222,7 +222,7 @@ class MlflowTracker:
 
     def log_search(self, search: SearchRecord) -> dict[str, str]:
         runs = SearchRuns(search, self._store)
-        return self._pages(runs, self._server.attempt(f"bring the search {search.name} up to date", runs.publish))
+        return self._pages(runs, self._server.attempt(f"update the search {search.name}", runs.publish))
 
     def search_pages(self, search: SearchRecord) -> dict[str, str]:
         def experiment(client: MlflowClient) -> str | None:
@@ -247,7 +247,7 @@ class MlflowTracker:
         return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs), wait_s=wait_s)
 
     def _adopt(self, sweep: SweepRecord) -> None:
-        """A report is made by a process of its own, which has begun no sweep."""
+        """Load the runs for a report, which is made in a process that began no sweep."""
         if self._runs is None:
             self._runs = self._made(RunLayout.of_records(sweep, sweep.records(self._store)))
 
@@ -256,5 +256,5 @@ class MlflowTracker:
 
 
 def make_tracker(uri: str | None, store: ArtifactStore) -> Tracker:
-    """The tracker for an address; without one, nothing but the store keeps track."""
+    """Return the tracker for an address; without one, only the store keeps records."""
     return MlflowTracker(uri, store) if uri else NullTracker()

@@ -1,4 +1,4 @@
-"""Addresses of MLflow's pages, relative to the server: such a link holds behind every name and port of it."""
+"""Notes on runs, addresses of MLflow's pages relative to the server, and saved views of an experiment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from markupsafe import Markup
 from sentdist.errors import counted
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.stage import Json
-from sentdist.store.chosen import DevCell, cells_by_dev
+from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.searches import SearchRecord, SearchTrial
 from sentdist.store.sweep import SweepRecord, TrialRecord
@@ -30,7 +30,7 @@ from sentdist.tracking.sweep_summary import (
     sweep_metric,
 )
 
-MAX_LINES = 30  # of a table or list: a note may have 8000 letters, and a line with its link has up to 200
+MAX_LINES = 30  # of a table or list: a note may have 8000 characters, and a line with its link up to 200
 KINDS = {
     **{corpus.kind: "corpus" for corpus in CORPORA},
     "targets": "tags and words",
@@ -42,20 +42,20 @@ KINDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Link:
-    """A run to point to; without an address its name alone is shown."""
+    """A run to link to."""
 
     name: str
     kind: str
-    url: str | None
+    url: str | None  # None: only the name is shown
 
 
 def experiment_note(sweep: SweepRecord) -> str:
-    """What the sweep asks. MLflow shows the first line and folds the rest away."""
+    """Return the note of a sweep's experiment; MLflow shows the first line and folds the rest."""
     return _rendered("experiment", sweep=sweep)
 
 
 def method_note(sweep: SweepRecord, label: str, *, trials: Sequence[Link]) -> str:
-    """`trials`: those whose means the run has."""
+    """Return the note of a method's means over `trials`."""
     return _rendered("method", label=label, trials=trials, deviation=mean_columns(sweep)[0], difference=difference_metric(sweep))
 
 
@@ -69,7 +69,13 @@ def trial_note(
     shared: Sequence[Link],
     reason: str | None,
 ) -> str:
-    """`address`: where the trained encoder lies; `shared`: runs of the stages that it did not build alone."""
+    """Return the note of a trial.
+
+    Args:
+        address: Of the trained encoder.
+        shared: Runs of the shared stages that it was made from.
+        reason: Why it ended without scores.
+    """
     found = None if scores is None else main_scores(scores)
     both = None if found is None else averages(found) | found
     return _rendered("trial", trial=trial, sweep=sweep, train=train, scores=both, address=address, shared=shared, reason=reason)
@@ -86,7 +92,7 @@ def stage_note(
     made_from: Sequence[Link],
     reason: str | None,
 ) -> str:
-    """`address`: where the artifact lies; `trials`: those that use it."""
+    """Return the note of a shared stage, with the address of its artifact and the trials that use it."""
     return _rendered(
         "stage", label=label, kind=kind, sweep=sweep, record=record, address=address, trials=trials, made_from=made_from, reason=reason
     )
@@ -101,17 +107,22 @@ def sweep_note(
     store: str,
     model: str | None = None,
 ) -> str:
-    """The result table, best first, and what sharing saved."""
+    """Return the note of a sweep: result table, best first, and the number of shared stages."""
     rows, metric, cells = summary_rows(sweep, records), sweep_metric(sweep), cells_by_dev(sweep, records)
     return _rendered(
         "sweep", sweep=sweep, rows=rows, metric=metric, trials=trials, views=views, store=store, model=model,
         num_trials=len(distinct_trials(sweep)), num_mentions=sum(sweep.mentions.values()),
-        chosen=cells[0] if cells else None, chosen_score=_chosen_score(cells, records, metric),
+        chosen=cells[0] if cells else None, chosen_score=mean_score(cells[0], records, metric) if cells else None,
     )  # fmt: skip
 
 
 def search_note(record: SearchRecord, *, pages: Mapping[str, str], best: Sequence[tuple[str, str, float]]) -> str:
-    """pages: views of its trials. best: name, settings and dev score of the best trials."""
+    """Return the note of a search.
+
+    Args:
+        pages: Views of its trials, by name.
+        best: Name, settings and dev score of the best trials.
+    """
     counts = {state: sum(trial.state == state for trial in record.trials) for state in ("finished", "pruned", "failed", "running")}
     return _rendered(
         "search", num_trials=len(record.trials), states={state: count for state, count in counts.items() if count}, reason=record.reason,
@@ -120,12 +131,8 @@ def search_note(record: SearchRecord, *, pages: Mapping[str, str], best: Sequenc
 
 
 def search_trial_note(trial: SearchTrial, *, search: str, settings: str) -> str:
-    """search: the name of the search of which it is a trial."""
+    """Return the note of a trial of the search with this name."""
     return _rendered("search_trial", trial=trial, search=search, settings=settings)
-
-
-def _chosen_score(cells: Sequence[DevCell], records: Mapping[str, Record], metric: str) -> float | None:
-    return mean_score(cells[0], records, metric) if cells else None
 
 
 def _rendered(note: str, **values: object) -> str:
@@ -142,7 +149,7 @@ def _environment() -> Environment:
 
 
 def _spaced_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> Markup:
-    """A Markdown table, first column to the left; en spaces keep the columns apart, for MLflow draws tables without padding."""
+    """A Markdown table, first column left-aligned; en spaces separate columns, since MLflow draws tables without padding."""
     spaced = [[escaped(row[0]), *(f"&ensp;&ensp;{escaped(cell)}" for cell in row[1:])] for row in (head, *rows)]
     return Markup(markdown_table(spaced[0], spaced[1:]))
 
@@ -155,45 +162,45 @@ def _short(value: object) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else str(value)
 
 
-LAYOUT = "workflowType=machine_learning"  # else a new browser shows pages laid out for language-model applications
+LAYOUT = "workflowType=machine_learning"  # the default of a new browser is pages for language-model applications
 
 
 def run_page(experiment_id: str, run_id: str) -> str:
-    """Page of a run."""
+    """Return the page of a run."""
     return f"#/experiments/{experiment_id}/runs/{run_id}?{LAYOUT}"
 
 
 def artifact_page(experiment_id: str, run_id: str, path: str) -> str:
-    """Page of a run with one of its artifacts opened."""
+    """Return the page of a run with one of its artifacts open."""
     return f"#/experiments/{experiment_id}/runs/{run_id}/artifacts/{path}?{LAYOUT}"
 
 
 def view_page(experiment_id: str, view_id: str, mode: str) -> str:
-    """Page of an experiment's runs as one of its saved views shows them: a TABLE or a CHART."""
+    """Return the page of an experiment's runs in a saved view; `mode` is TABLE or CHART."""
     return f"#/experiments/{experiment_id}/runs?{LAYOUT}&viewStateShareKey={view_id}&compareRunsMode={mode}"
 
 
 def model_page(name: str, version: str) -> str:
-    """Page of a version of a registered model."""
+    """Return the page of a version of a registered model."""
     return f"#/models/{name}/versions/{version}?{LAYOUT}"
 
 
-TAG = "mlflow.sharedViewState."  # + id of the view: where MLflow's own menu keeps what a person saves
+TAG = "mlflow.sharedViewState."  # + id of the view: the tag in which MLflow saves the views of its menu
 CURVES = ("dev_score", "loss")
 MAX_VARIED = 8  # columns of parameters; a table wider than a screen hides its scores
 SEARCHED_ONLY = "tags.`sentdist.search_trial` != ''"
 STAGES_ONLY = "tags.`sentdist.key` != ''"
-CELL = "sentdist.cell"  # a trial's method and grid values today: an axis more changes them, and MLflow's parameter `cell` stays
+CELL = "sentdist.cell"  # a trial's method and grid values now: a new axis changes them, but MLflow's parameter `cell` cannot change
 METHOD = "sentdist.method"  # a cell's name, on the run that has the means over its seeds
 METHODS_ONLY = f"tags.`{METHOD}` != ''"
-TRIALS_ONLY = f"tags.`{CELL}` != ''"  # those that the recipe has today: a trial that it had before is in no cell
+TRIALS_ONLY = f"tags.`{CELL}` != ''"  # trials of the current recipe: a removed trial is in no cell
 PLACES = ("method", "seed", "fold")  # of a trial: no settings
 Mode = Literal["TABLE", "CHART"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SavedView:
-    """One entry of the menu; `state` is what MLflow 3.17 itself saves: search, columns and charts."""
+    """An entry of the menu; `state` is what MLflow 3.17 saves: search, columns and charts."""
 
     id: str
     name: str
@@ -201,7 +208,7 @@ class SavedView:
     state: dict[str, Json]
 
     def tag(self, place: int) -> tuple[str, str]:
-        """Tag and value on the experiment; the menu lists views by time, latest first, so the `place` makes their order."""
+        """Return tag and value for the experiment; the menu lists the latest view first, so `place` sets the order."""
         made_ms = 1000 - place
         return TAG + self.id, json.dumps({"name": self.name, "createdAt": made_ms, "updatedAt": made_ms, "state": json.dumps(self.state)})
 
@@ -215,11 +222,15 @@ def views(
     means: Sequence[str] = (),
     difference: str | None = None,
 ) -> tuple[SavedView, ...]:
-    """The views of a sweep: its trials best first, its methods over seeds, their charts, and the stages that trials share.
+    """Return the views of a sweep: trials best first, methods over seeds, charts, and shared stages.
 
-    order: the metric that orders the trials. metric: the test score that stands first. scores: those that a table shows.
-    trials: the parameters of each. means: further metrics of methods; none where each method has one trial. difference: the metric of a
-    trial that says how far its score lies from that of the baseline.
+    Args:
+        order: Metric that orders the trials.
+        metric: Primary test score.
+        scores: Scores that a table shows.
+        trials: Parameters of each trial.
+        means: Further metrics of methods; empty if each method has one trial.
+        difference: Metric of a trial's difference from the baseline.
     """
     ranked = tuple(name for name in (order, metric, difference) if name)
     columns = _columns("metrics", tuple(dict.fromkeys((*ranked, *scores, "best_dev_score", "train_s"))))
@@ -228,7 +239,7 @@ def views(
     # ordered by time, MLflow would fold the stages away below their sweep
     listed: dict[str, Json] = {"orderByKey": "params.`kind`", "orderByAsc": True, "searchFilter": STAGES_ONLY}
     methods = table | {"searchFilter": METHODS_ONLY} | _table(*_columns("metrics", tuple(dict.fromkeys((*ranked, *means, *scores)))))
-    charts = _charts(metric, difference)
+    charts = _chart_state(_charts(metric, difference), metric, name="What the sweep compares", columns=2, height=360)
     stages = _columns("params", ("kind", "objective.name", "phi", "seed")) + _columns("metrics", ("loss", "train_s", "bank_s"))
     return (
         SavedView(id="sentdist-trials", name="Trials, best first", mode="TABLE",
@@ -244,7 +255,7 @@ def views(
 
 
 def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: str, table: Mapping[str, Json]) -> Iterator[SavedView]:
-    """Over what differs between trials of one method: MLflow shows the runs that have all of the parameters."""
+    """A view of what differs between trials of one method; MLflow shows only runs that have all of the parameters."""
     of_method: dict[str, list[Mapping[str, str]]] = {}
     for trial in trials:
         of_method.setdefault(trial.get("method", ""), []).append(trial)
@@ -260,9 +271,11 @@ def _parallel_of_grid(trials: Sequence[Mapping[str, str]], order: str, metric: s
 
 
 def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str]) -> tuple[SavedView, ...]:
-    """The views of a search: its trials, best on dev first with how each ended, and parallel coordinates of every method that has fields.
+    """Return the views of a search: trials, best on dev first, and parallel coordinates of every method that has fields.
 
-    fields: title of a method -> parameters that its trials differ in; names: title -> the method's name.
+    Args:
+        fields: Title of a method -> parameters that differ between its trials.
+        names: Title of a method -> its name.
     """
     every = tuple(dict.fromkeys(name for own in fields.values() for name in own))
     columns = (
@@ -280,7 +293,7 @@ def search_views(fields: Mapping[str, Sequence[str]], *, names: Mapping[str, str
 
 
 def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, Json]) -> SavedView:
-    """MLflow shows the runs that have all of the parameters, so each method has a view of its own."""
+    """MLflow shows only runs that have all of the parameters, so each method has a separate view."""
     own = f"tags.`sentdist.search_method` = '{name}'"
     metrics: list[Json] = ["share_trained", "best_dev_score"]
     cards: list[Json] = [
@@ -291,10 +304,12 @@ def _parallel(title: str, name: str, fields: Sequence[str], table: Mapping[str, 
     return SavedView(id=f"sentdist-search-{name}", name=f"Search: {title}, parallel coordinates", mode="CHART", state=state)
 
 
-def _chart_state(cards: Sequence[Json], metric: str) -> dict[str, Json]:
-    """One wide column of charts; MLflow's own, one a metric, are folded below."""
+def _chart_state(
+    cards: Sequence[Json], metric: str, *, name: str = "Which settings do well", columns: int = 1, height: int = 440
+) -> dict[str, Json]:
+    """A section of charts; MLflow's charts, one per metric, are folded below."""
     sections: list[Json] = [
-        {"uuid": _SECTION, "name": "Which settings do well", "display": True, "isReordered": True, "columns": 1, "cardHeight": 440},
+        {"uuid": _SECTION, "name": name, "display": True, "isReordered": True, "columns": columns, "cardHeight": height},
         {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
         {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
     ]
@@ -305,19 +320,19 @@ def _chart_state(cards: Sequence[Json], metric: str) -> dict[str, Json]:
 
 
 def varied_parameters(trials: Sequence[Mapping[str, str]]) -> tuple[str, ...]:
-    """Parameters that differ between trials, most telling first: at most MAX_VARIED, and none that says what `cell` says."""
+    """Return parameters that differ between trials, the main ones first: at most MAX_VARIED, without `cell`."""
     names = list(dict.fromkeys(name for trial in trials for name in trial))
     differing = [name for name in names if len({trial[name] for trial in trials if name in trial}) > 1 and name != "cell"]
     first = [name for name in ("method", "seed", "phis", "training.batch_size") if name in differing]
     return tuple(dict.fromkeys((*first, *differing)))[:MAX_VARIED]
 
 
-def _charts(metric: str, difference: str | None) -> dict[str, Json]:
-    """A bar of every trial, the learning curves, and cost against score; MLflow's own charts, one a metric, are folded below.
+def _charts(metric: str, difference: str | None) -> list[Json]:
+    """A bar per trial, the learning curves, and cost against score.
 
-    MLflow draws bars from 0: those of scores look all alike, those of differences do not.
+    MLflow draws bars from 0: bars of scores all look alike, bars of differences do not.
     """
-    cards: list[Json] = [
+    return [
         _card("BAR", f"score: {difference or metric} (× 100)", metricKey=difference or metric),
         *(_card("LINE", _CURVE_TITLES[name], metricKey=name, selectedMetricKeys=[name], **_LINE) for name in CURVES),
         _card(
@@ -325,17 +340,6 @@ def _charts(metric: str, difference: str | None) -> dict[str, Json]:
             xaxis={"key": "train_s", "type": "METRIC"}, yaxis={"key": metric, "type": "METRIC"},
         ),
     ]  # fmt: skip
-    sections: list[Json] = [
-        {"uuid": _SECTION, "name": "What the sweep compares", "display": True, "isReordered": True, "columns": 2, "cardHeight": 360},
-        {"uuid": "sentdist-all", "name": "Model metrics", "display": False, "isReordered": False},
-        {"uuid": "sentdist-system", "name": "System metrics", "display": False, "isReordered": False},
-    ]
-    return {
-        "compareRunCharts": cards,
-        "compareRunSections": sections,
-        "isAccordionReordered": True,
-        "selectedColumns": list(_columns("metrics", (metric,))),
-    }
 
 
 _SECTION = "sentdist-compared"
@@ -359,7 +363,7 @@ def _columns(kind: Literal["metrics", "params"], names: Sequence[str]) -> tuple[
 
 
 def _table(*columns: str) -> dict[str, Json]:
-    """Columns in the order given (MLflow would take that of the alphabet), after names that can be read whole."""
+    """Columns in the given order (MLflow would sort them by name), after a column wide enough for names."""
     compared: dict[str, Json] = {name: 200 for name in columns if "_vs_" in name}
     widths: dict[str, Json] = compared | {"attributes.`Run Name`": 320, "metrics.`best_dev_score`": 150, "params.`objective.name`": 130,
                                "metrics.`share_trained`": 130, "tags.`sentdist.state`": 130,

@@ -1,4 +1,4 @@
-"""How the fields of a stage and of all that it was made from become flat parameters, so that a table of runs can be filtered."""
+"""Turn stages and records into what a run shows: flat parameters, data sets, metrics and curves."""
 
 from __future__ import annotations
 
@@ -28,24 +28,22 @@ NOT_SHOWN = ("source", "source_revision", "parts", "relations", "fold", "documen
 
 
 def trial_parameters(trial: TrialRecord, scores: Stage | None) -> dict[str, str]:
-    """Parameters of a trial: its method, seed and fold, and those of its training and scoring, under the recipe's names. scores: None
-    where they are not known."""
+    """Return the method, seed and fold of a trial, and the parameters of its scores (None: unknown) and training."""
     found: dict[str, Json] = {"method": trial.method, "cell": trial.cell, "seed": trial.seed, "fold": trial.fold}
     of_scores = _scores(scores) if isinstance(scores, Scores) else {}
     return _texts(found | of_scores | {"seed": trial.seed, "fold": trial.fold})
 
 
 def stage_parameters(stage: Stage) -> dict[str, str]:
-    """Parameters of a stage. What it does not set (None) is left out; numbers are spelt as Python does. Raises TypeError for what no plan
-    has."""
+    """Return the parameters of a stage, without unset ones (None); raise TypeError for a kind that plans do not contain."""
     return _texts(_stage(stage) | {"kind": stage.kind})
 
 
 def data_sets(stage: Stage) -> list[DataSet]:
-    """The data that a stage reads, directly or through its inputs; of scores less what probes count words in, which trains nothing.
+    """Return the data that a stage reads, directly or through its inputs, without the corpus of probes, which trains nothing.
 
     Raises:
-        TypeError: for what no plan has.
+        TypeError: a kind of stage that plans do not contain.
     """
     made = stage.encoder if isinstance(stage, Scores) else stage
     stages = (*(topological((made,)) if isinstance(made, Stage) else ()), stage)
@@ -68,7 +66,7 @@ def _stage(stage: Stage) -> dict[str, Json]:
             return _scores(stage)
         case MissingStage():
             return {}
-    raise TypeError(f"nobody said what parameters the stage {stage.kind} has")
+    raise TypeError(f"parameters of the stage {stage.kind} are not implemented")
 
 
 def _corpus(stage: CorpusStage) -> dict[str, Json]:
@@ -93,13 +91,13 @@ def _train(stage: Train) -> dict[str, Json]:
         banks = [bank for bank in stage.banks if isinstance(bank, Bank)]
         phis = [phi_of(bank.encoder.objective) for bank in banks if isinstance(bank.encoder, Train)]
         found |= {"num_banks": len(stage.banks), "bank.dtype": stage.banks[0].dtype if stage.banks[0] in banks else None}
-        # A set, as cells spell it: a chart takes 0.01 for a number, and leaves out all that is none.
+        # A set, as in cells: a chart would treat 0.01 as a number, and leave out all other values.
         found["phis"] = value_text([phi for phi in phis if phi is not None]) if any(phi is not None for phi in phis) else None
     return found | {"seed": stage.seed}
 
 
 def _objective(objective: AnyObjective) -> dict[str, Json]:
-    """Parameters of an objective. Those of a sum stand under the names of its terms: objective.supmpn.temperature."""
+    """Parameters of an objective; those of a sum are named by its terms: objective.supmpn.temperature."""
     if not isinstance(objective, Sum):
         return _under("objective", canonical_fields(objective, "objective"))
     found: dict[str, Json] = {"objective.name": " + ".join(term.objective.name for term in objective.terms)}
@@ -142,7 +140,7 @@ def _own_data(stage: Stage) -> Iterator[DataSet]:
         case Targets() | Bank() | MissingStage():
             return
         case _:
-            raise TypeError(f"nobody said what data the stage {stage.kind} reads")
+            raise TypeError(f"data sets of the stage {stage.kind} are not implemented")
 
 
 def _task(task: ScoredTask, context: str) -> DataSet:
@@ -169,21 +167,21 @@ CURVE = {"loss": "loss", "grad_norm": "grad_norm", "lr": "learning_rate", "sente
 
 
 class Point(NamedTuple):
-    """One value of a metric. at_ms: when it was, on the clock of whoever measured it."""
+    """One value of a metric."""
 
     name: str
     value: float
-    at_ms: int
+    at_ms: int  # by the clock of the process that measured it
     step: int
 
 
 def curve_metrics(point: Mapping[str, Json]) -> dict[str, float]:
-    """Metrics of one line of a history; what is no finite number is left out."""
+    """Return the finite metrics of one line of a history."""
     return {shown: number for name, shown in CURVE.items() if (number := _number(point.get(name))) is not None}
 
 
 def curve_points(history: str) -> list[Point]:
-    """The metrics of all lines of a history."""
+    """Return the metrics of all lines of a history."""
     return [
         Point(name, value, at_ms=int(float(line.get("at") or 0) * 1000), step=int(line["step"]))
         for line in map(json.loads, history.splitlines())
@@ -192,11 +190,11 @@ def curve_points(history: str) -> list[Point]:
 
 
 def final_metrics(record: Record) -> dict[str, float]:
-    """Metrics of a finished stage: its numeric results, how long it took, and for scores the averages of task groups.
+    """Return the metrics of a finished stage: numeric results, duration, and for scores the averages of task groups.
 
-    A training's mean throughput is called `mean_sentences_per_s`, since `sentences_per_s` is its curve; what its seconds were spent on
-    `time.forward_s` and so on. A task's measure that is its main score already (`stsb.spearman`) is left out. Numbers are rounded
-    to what a page can show, four digits at least: the record beside them keeps all.
+    A training's mean throughput is `mean_sentences_per_s`, since `sentences_per_s` is its curve; the parts of its time are
+    `time.forward_s` and so on. A measure that equals the task's main score (`stsb.spearman`) is left out. Numbers are rounded
+    to at least four digits; the record keeps all.
     """
     numbers = {name: number for name, value in record.results.items() if (number := _number(value)) is not None}
     found = {
@@ -212,12 +210,12 @@ def final_metrics(record: Record) -> dict[str, float]:
 
 
 def main_scores(record: Record) -> dict[str, float]:
-    """The main score (× 100) of every task: the results without a dot in their name, in their order."""
+    """Return the main score (× 100) of every task: the results without a dot in their name, in order."""
     return {name: number for name, value in record.results.items() if "." not in name and (number := _number(value)) is not None}
 
 
 def averages(scores: Mapping[str, float]) -> dict[str, float]:
-    """Means over the task groups that are complete; over all tasks (`avg`) where several tasks make no group. Of tasks that have a mean."""
+    """Return means over complete task groups, or over all tasks (`avg`) if several form no group; only of tasks that have a mean."""
     found = {
         f"avg_{group}": fmean(fmean(scores[task] for task in part) for part in group_parts(group))
         for group, tasks in TASK_GROUPS.items()
@@ -229,13 +227,13 @@ def averages(scores: Mapping[str, float]) -> dict[str, float]:
 
 
 def primary_metric(tasks: Sequence[str]) -> str:
-    """The metric by which trials over these tasks are compared: the first average there is, else the first task."""
+    """Return the metric that compares trials on these tasks: the first average, else the first task."""
     unrolled = [task for given in tasks for task in TASK_GROUPS.get(given, (given,))]
     return next(iter(averages(dict.fromkeys(unrolled, 0.0))), metric_name(unrolled[0]))
 
 
 def metric_name(name: str) -> str:
-    """A name that MLflow takes: `acc@1` becomes `acc_at_1`."""
+    """Return a name that MLflow accepts: `acc@1` becomes `acc_at_1`."""
     return re.sub(r"[^\w\-. :/]", "_", name.replace("@", "_at_"))
 
 
@@ -250,7 +248,7 @@ def _with_unit(name: str) -> str:
 
 
 def shown(number: float) -> float:
-    """A number as a page shows it: four digits, and two after the point."""
+    """Round a number for a page: to four digits, from 100 on to two decimals."""
     return float(f"{number:.4g}") if abs(number) < 100 else round(number, 2)
 
 

@@ -1,4 +1,4 @@
-"""The trials of a search as runs on a server: settings, dev scores rung by rung, how each ended, and pages that show them together."""
+"""Show the trials of a search as runs on a server, and rebuild the runs of sweeps and searches from the store."""
 
 from __future__ import annotations
 
@@ -53,25 +53,22 @@ SEARCH = "sentdist.search"  # on the run of the whole search; its trials have th
 OF, TRIAL = "sentdist.search_of", "sentdist.search_trial"
 TRAINING = "sentdist.search_training"  # by which a training finds the run of its trial
 METHOD, STATE, COLOR = "sentdist.search_method", "sentdist.state", "mlflow.runColor"
-# Pruned is a way to end well: the scheduler did what it is for. The tag, a column of the views, says which runs it ended.
+# Pruning is a normal end. The tag, a column of the views, shows which runs were pruned.
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
-LEFT = " left"  # ends the mark of a trial that nobody carries out
+LEFT = " left"  # suffix of the stamp of an abandoned trial
 MOST_LINES = 20
 
-# Who writes: the process that carries the search out, the same when it ends, or one that only reads the record.
+# Who writes: the process that runs the search, the same at its end, or one that only reads the record.
 Driven = Literal["driven", "left", "seen"]
-Published = dict[int, tuple[str, str]]  # trial -> its run, and how much of the trial stands there
+Published = dict[int, tuple[str, str]]  # trial -> its run, and the stamp of what the run shows
 
 
 @dataclass(frozen=True)
 class SearchRuns:
-    """What a record says of a search, brought to a server; doing it twice changes nothing. Methods may raise whatever the client raises.
-
-    store: has the curves of trainings that came to their end or were pruned.
-    """
+    """Brings the record of a search to a server; repeating it changes nothing. Methods may raise any error of the client."""
 
     record: SearchRecord
-    store: ArtifactStore
+    store: ArtifactStore  # with the curves of finished and pruned trainings
 
     @property
     def views(self) -> tuple[SavedView, ...]:
@@ -80,11 +77,15 @@ class SearchRuns:
         return search_views(fields, names={self._title(method): method for method in self.record.methods})
 
     def pages(self, experiment: str) -> dict[str, str]:
-        """Name of a view -> its page, relative to the server."""
+        """Return the page of each view by its name, relative to the server."""
         return {view.name: view_page(experiment, view.id, view.mode) for view in self.views}
 
     def publish(self, client: MlflowClient, driven: Driven = "seen", published: Published | None = None) -> str:
-        """Write all trials; returns the id of the experiment. published: what this process has written already, kept up to date."""
+        """Write all trials; return the id of the experiment.
+
+        Args:
+            published: What this process has written already; updated.
+        """
         experiment = self._open(client)
         parent = self._parent(client, experiment, driven)
         published = {} if published is None else published
@@ -109,7 +110,7 @@ class SearchRuns:
         """The experiment, with its views."""
         record = self.record
         experiment = ensure_experiment(client, record.name, {"mlflow.experimentKind": "custom_model_development"})
-        tags = dict(view.tag(place + 100) for place, view in enumerate(self.views))  # behind those of a sweep
+        tags = dict(view.tag(place + 100) for place, view in enumerate(self.views))  # after those of a sweep
         there = client.get_experiment(experiment).tags
         if NOTE not in there:  # the sweep of its finalists writes a longer one
             tags[NOTE] = markdown_text(record.recipe.get("about") or "No `about` in the recipe.")
@@ -129,7 +130,7 @@ class SearchRuns:
         return found
 
     def _runs(self, client: MlflowClient, experiment: str) -> dict[int, Run]:
-        """The runs that are there, by the trial's number. Of two that were made at once the older one stays."""
+        """The existing runs, by number of the trial; of two created at once the older one is kept."""
         mine = f"tags.`{OF}` = '{self.record.identity}'"
         found: dict[int, Run] = {}
         for run in sorted(all_runs(client, experiment, mine), key=lambda run: (run.info.start_time, run.info.run_id)):
@@ -143,10 +144,10 @@ class SearchRuns:
         return found
 
     def _make_all(self, client: MlflowClient, experiment: str, parent: Run, missing: list[SearchTrial], driven: Driven) -> dict[int, Run]:
-        """A run for each trial that has none."""
+        """Create a run for each trial without one."""
         made = at_once(lambda trial: self._make(client, experiment, parent, trial), missing)
         if missing and driven == "seen":
-            return self._runs(client, experiment)  # who carries the search out may have made the same ones
+            return self._runs(client, experiment)  # the process that runs the search may have created the same ones
         return {trial.number: run for trial, run in zip(missing, made, strict=True)}
 
     def _make(self, client: MlflowClient, experiment: str, parent: Run, trial: SearchTrial) -> Run:
@@ -162,13 +163,13 @@ class SearchRuns:
         return create_run(client, experiment, started_ms=int(1000 * self._began[trial.number]), **given)
 
     def _write(self, client: MlflowClient, run: Run, trial: SearchTrial, driven: Driven, *, is_left: bool) -> None:
-        """Bring the run of a trial up to date. is_left: whether nobody carries the trial out."""
+        """Update the run of a trial. is_left: whether the trial is abandoned."""
         if trial.state == "running" and driven == "driven" and run.info.status != "RUNNING":
             client.update_run(run.info.run_id, status="RUNNING")
         self._update(run, trial, is_left=is_left).send(client)
 
     def _write_parent(self, client: MlflowClient, experiment: str, parent: Run, driven: Driven) -> None:
-        """Bring the run of the whole search up to date."""
+        """Update the run of the whole search."""
         last_ms = int(1000 * self.record.events[-1].at)
         update = RunUpdate(parent)
         update.tags({NOTE: self._note(experiment)})
@@ -193,7 +194,8 @@ class SearchRuns:
             rungs = [Point("dev_score", shown(one.last_dev), int(1000 * one.at), one.step) for one in trial.rungs if one.step not in scored]
             update.curve([*curve, *rungs])
         training, of_it = training_tag(self.record.identity, trial.train)
-        update.tags({STATE: trial.state, NOTE: self._trial_note(trial), training: of_it, **({REASON: trial.error} if trial.error else {})})
+        note = search_trial_note(trial, search=self.record.name, settings=self._settings(trial))
+        update.tags({STATE: trial.state, NOTE: note, training: of_it, **({REASON: trial.error} if trial.error else {})})
         if trial.state != "running":
             update.end(STATUS[trial.state], None if ended is None else int(1000 * ended))
         elif is_left or self.record.reason is not None:  # the search ended without it
@@ -202,8 +204,8 @@ class SearchRuns:
         return update
 
     def curve(self, trial: SearchTrial) -> list[Point]:
-        """The curve of a training that came to its end, or was pruned; empty for others."""
-        with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the figures stand in the record
+        """Return the curve of a finished or pruned training; empty for others."""
+        with suppress(SentdistError):  # a store that cannot be read, or a damaged file: the record has the figures
             if trial.state == "pruned":
                 return curve_points(read_pruned_curve(self.store, trial.train))
             if trial.rungs and (place := trial.rungs[-1].place) is not None:
@@ -211,18 +213,18 @@ class SearchRuns:
         return []
 
     def _stamp(self, trial: SearchTrial, *, is_left: bool) -> str:
-        """What of a trial its run shows."""
+        """How much of a trial its run shows."""
         is_left = trial.state == "running" and (is_left or self.record.reason is not None)
         return f"{trial.state} {len(trial.rungs)}{LEFT if is_left else ''}"
 
     def _is_there(self, trial: SearchTrial, stamp: str, driven: Driven) -> bool:
-        """Whether a run needs nothing more. Who only reads the record does not know whether a trial still runs, and leaves that."""
+        """Whether a run is up to date. A process that only reads the record cannot know whether a trial still runs, and keeps that."""
         if driven == "seen" and self.record.reason is None:
             return stamp.removesuffix(LEFT) == self._stamp(trial, is_left=False)
         return stamp == self._stamp(trial, is_left=driven == "left")
 
     def _parameters(self, trial: SearchTrial) -> dict[str, str]:
-        """Values by short names. Fields on a logarithmic scale have their logarithm beside them, for MLflow's axes are linear."""
+        """Values by short names; fields on a logarithmic scale also as their logarithm, since MLflow's axes are linear."""
         short = self._short
         found = {short[path]: value_text(value) for path, value in trial.suggestion.items()}
         logs = {
@@ -238,9 +240,6 @@ class SearchRuns:
             f"log10 {self._short[path]}" if self._search.space[path].log is not None else self._short[path]
             for path in self.record.methods[method]
         ]
-
-    def _trial_note(self, trial: SearchTrial) -> str:
-        return search_trial_note(trial, search=self.record.name, settings=self._settings(trial))
 
     def _note(self, experiment: str) -> str:
         finished = [(trial.dev or 0.0, trial) for trial in self.record.trials if trial.state == "finished"]
@@ -287,13 +286,13 @@ def _stamps_of(runs: Mapping[int, Run]) -> Published:
 
 
 def training_tag(identity: str, train: str) -> tuple[str, str]:
-    """The tag by which a trial's run is found. train: key of its whole training."""
+    """Return the tag of a trial's run; `train` is the key of its whole training."""
     return TRAINING, f"{identity}-{train}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RebuiltSweep:
-    """One sweep that was brought in."""
+    """Counts of a rebuilt sweep."""
 
     name: str
     num_runs: int  # trials and shared stages that have a record
@@ -305,14 +304,15 @@ class RebuiltSweep:
 def rebuild(
     store: ArtifactStore, tracking_uri: str, name: str | None = None, *, failures: Mapping[str, str] | None = None
 ) -> list[RebuiltSweep]:
-    """(Re)create the runs of one sweep, or of all in the store, and fill in what is missing; doing it twice changes nothing.
+    """Create or complete the runs of one sweep, or of all in the store; repeating it changes nothing.
 
-    failures: key of a trial -> why it failed just now, which no record says.
+    Args:
+        failures: Key of a trial -> why it failed just now, which no record has.
 
     Raises:
-        RecipeError: the address is none of a server.
+        RecipeError: not the address of a server.
         StoreError: no sweep of that name.
-        ResourceError: the server is away or refuses; what was brought in stays.
+        ResourceError: the server is away or refuses; runs written before stay.
     """
     names = [name] if name else list(dict.fromkeys([*sweep_names(store), *search_names(store)]))
     return [_rebuild(store, tracking_uri, found, failures or {}) for found in names]
@@ -348,6 +348,5 @@ def _rebuild_search(search: SearchRecord, store: ArtifactStore, uri: str) -> Non
 
 
 def _away(name: str, server: Server) -> ResourceError:
-    return ResourceError(
-        where=f"sweep {name}", found=server.trouble, expected="", remedy="See that the server runs and takes requests, then try again."
-    )
+    remedy = "Check that the server runs and accepts requests, then try again."
+    return ResourceError(where=f"sweep {name}", found=server.trouble, expected="", remedy=remedy)

@@ -1,4 +1,4 @@
-"""The body of an evaluation: scores of an encoder, or of a floor without one."""
+"""Score an encoder, or a floor without one, on tasks; with probes and data for plots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from sentdist.store.store import Artifact
 
 
 def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
-    """The task's score; where the best relation counts, that of the best, with the main score by each among the measures."""
+    """Return the task's score; if the best relation counts, its score, with the main score by each relation as a measure."""
     if isinstance(scorer, CosineScorer) or scorer.scoring.combine == "sum":
         return task.score(embeddings_SD, scorer)
     found = {
@@ -50,8 +50,10 @@ def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> Tas
 
 
 def mean_of_parts(parts: Sequence[Sequence[TaskScore]]) -> float | None:
-    """The mean over parts of the mean over their tasks' main scores; where tasks were scored by several relations, that of the relation
-    which is best for the part. None where a score is not defined."""
+    """Return the mean over parts of the mean main score of their tasks, by the best relation for each part if there are several.
+
+    None if a score is undefined.
+    """
     return mean_of_all(_best_mean(part) for part in parts)
 
 
@@ -62,11 +64,11 @@ def _best_mean(part: Sequence[TaskScore]) -> float | None:
 
 
 def probe_results(stage: Scores, embed: Embed, context: Context) -> dict[str, Json]:
-    """What linear probes find, as results of the record; empty where none are asked for.
+    """Return the results of linear probes for the record; empty if the stage has none.
 
-    `probes.tags_from_pos` and `probes.tags_from_bow`: the share of the tags' information that the tags' and the words' channels give away
-    (1 is all, 0 none, see `DistributionProbe.explained`). `probes.words_from_…`: R² of the shares of the most frequent words.
-    An adversary that works brings tags_from_bow and words_from_pos down.
+    `probes.tags_from_pos` and `probes.tags_from_bow`: share of the tags' information in the tags' and the words' channels (1: all, 0: none,
+    see `DistributionProbe.explained`). `probes.words_from_…`: R² of the shares of the most frequent words. A working adversary lowers
+    tags_from_bow and words_from_pos.
     """
     targets = targets_of(stage.targets, context)
     if stage.probes is None or targets is None or stage.targets is None:
@@ -106,16 +108,15 @@ SPECTRUM_FILE, SAMPLE_FILE = "cloud/spectrum.parquet", "cloud/sample.parquet"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cloud:
-    """Singular values (D,) of S normalised embeddings in falling order;
-    U sampled sentences, the part of the task of each, and their (U, D) embeddings."""
+    """Sampled embeddings of a task, for plots."""
 
-    singular_values: np.ndarray
-    sentences: Sequence[str]
-    subsets: Sequence[str]
-    embeddings: np.ndarray
+    singular_values: np.ndarray  # (D,) of S normalised embeddings, descending
+    sentences: Sequence[str]  # U sampled ones
+    subsets: Sequence[str]  # part of the task, of each
+    embeddings: np.ndarray  # (U, D)
 
     def write(self, folder: Path) -> None:
-        """Two small Parquet files below `folder`; embeddings as float16."""
+        """Write two small Parquet files below `folder`; embeddings as float16."""
         (folder / "cloud").mkdir()
         pq.write_table(pa.table({"singular_value": self.singular_values}), folder / SPECTRUM_FILE, compression="zstd")
         columns = {
@@ -127,7 +128,7 @@ class Cloud:
 
 
 def sampled_pairs(num_pairs: int) -> list[int]:
-    """Rows spread evenly over a task, so that every part of it is there and every encoder is asked about the same sentences."""
+    """Return rows spread evenly over a task, so that all its parts are included and all encoders get the same sentences."""
     count = min(num_pairs, SAMPLED_PAIRS)
     return [number * num_pairs // count for number in range(count)]
 
@@ -139,9 +140,11 @@ ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive 
 def build_scores(
     stage: Scores, context: Context, *, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None
 ) -> Artifact:
-    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests.
+    """Embed every unique sentence of all tasks once, then score each task; items are kept for paired tests.
 
-    on_fit: gets the name of each task on which classifiers are fitted, before that begins: it may take longer than to embed.
+    Args:
+        make_embed: Makes the function that embeds, here or elsewhere.
+        on_fit: Called with a task's name before classifiers are fitted on it, which may take longer than embedding.
     """
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root, context.folders) for task in stage.tasks]
@@ -161,8 +164,8 @@ def build_scores(
 
 
 def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.Table]:
-    """The items of each task with the group of each, for tests: items that share a text are not independent, within a task or in several.
-    Metadata say what was left out."""
+    """The items of each task with their groups, for tests: items that share a text are not independent, within a task or across tasks.
+    Metadata name what was left out."""
     texts = [task.texts() for task in tasks]
     tables = [score.items.replace_schema_metadata({LEFT_OUT: one.left_out}) for score, one in zip(scores, texts, strict=True)]
     tested = [place for place, score in enumerate(scores) if score.has_main and tables[place].num_rows == texts[place].num_items]
@@ -177,8 +180,7 @@ def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.T
 def _embedded_scores(
     stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed, on_fit: Callable[[str], None] | None
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
-    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
-    and what pictures of its embeddings need."""
+    """Scores of the tasks by an encoder; facts on geometry, relations and probes; and embeddings for plots."""
     scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else COSINE
     embedded = EmbeddedTasks.of(stage, of, tasks, context, embed)
     scores = []
@@ -191,7 +193,7 @@ def _embedded_scores(
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
-    """Flat results: the main score under the task's name, every measure under `task.measure`."""
+    """Return flat results: the main score under the task's name, every measure under `task.measure`."""
     results: dict[str, Json] = {}
     for score in scores:
         if score.has_main:
@@ -213,7 +215,7 @@ def _relations(tasks: list[LoadedTask], embedded: EmbeddedTasks, scorer: Scorer)
 
 
 def _relation_facts(relations: Relations) -> dict[str, Json]:
-    """How alike the relations are; a table that did not learn (vectors of length 0) says nothing."""
+    """Cosines and lengths of relations; empty for a table that did not learn (vectors of length 0)."""
     lengths_K = np.linalg.norm(relations.vectors, axis=1)
     if not relations.names or not lengths_K.all():
         return {}
@@ -222,7 +224,7 @@ def _relation_facts(relations: Relations) -> dict[str, Json]:
 
 
 def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> tuple[dict[str, Json], Cloud | None]:
-    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
+    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as in SimCSE."""
     candidates = [task for task in tasks if isinstance(task, LoadedSts)]
     if not candidates:
         return {}, None

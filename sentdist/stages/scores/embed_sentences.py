@@ -1,4 +1,4 @@
-"""How the sentences of an evaluation become embeddings. torch is loaded only where this process embeds."""
+"""Embed the sentences of an evaluation, keep and reuse embeddings; torch is loaded only where this process embeds."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Embed(Protocol):
     """Maps S sentences to (S, D) float32 embeddings."""
 
     def __call__(self, sentences: list[str], prompt: str = "") -> np.ndarray:
-        """prompt: what stands before each of them. Raises EncoderError for one that leaves no token for a sentence."""
+        """Embed each sentence after `prompt`; raise EncoderError if the prompt leaves no token for a sentence."""
         ...
 
 
@@ -45,7 +45,7 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
 
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
-    """What embeds sentences by the stage's encoder, in this process."""
+    """Return a function that embeds with the stage's encoder in this process."""
     from sentdist.learning.encoder.encode import encode
     from sentdist.learning.encoder.tokens import check_room, tokens_not_pooled, tokens_of_prompt
 
@@ -82,7 +82,7 @@ def _folder_of(encoder: EncoderSpec | Train, context: Context) -> Path:
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
-    """A trained or untouched encoder, dropout off, in a process that computes in this precision."""
+    """Load a trained or untouched encoder without dropout, and set the precision of this process."""
     import torch
 
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -117,10 +117,9 @@ def kept_or_encoded(
     *,
     prompt: str = "",
 ) -> np.ndarray:
-    """(S, D) float32 embeddings of S different sentences: those that the store has, and the others by `encode`, which are then kept too.
+    """Return (S, D) float32 embeddings of S distinct sentences: from the store, the others by `encode`, which are then stored.
 
-    What is kept depends on encoder, length, precision and the prompt before each of them; a sentence's last digits depend on the batch
-    that it was encoded in.
+    Stored embeddings depend on encoder, length, precision and prompt; their last digits also on the batch in which they were encoded.
     """
     started = time.perf_counter()
     digests = [hashlib.sha256(sentence.encode()).hexdigest()[:32] for sentence in sentences]
@@ -159,14 +158,16 @@ def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.
 
 
 def _beside_sentences(fields: object) -> dict[str, object]:
-    """All that embeddings depend on but the sentences themselves; without a prompt there is no field of that name."""
+    """All fields that embeddings depend on except the sentences; without a prompt there is no such field."""
     assert isinstance(fields, dict)
     return {name: value for name, value in fields.items() if name != "sentences"}
 
 
 def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyObjective | None = None) -> np.ndarray:
-    """The embeddings as a view reads them: some of the channels, with the mean or all correlation removed.
-    objective: what the encoder was trained with, whose parts a view may name.
+    """Return the embeddings of a view: some of the channels, with the mean or all correlation removed.
+
+    Args:
+        objective: The encoder's training objective, whose parts a view may name.
 
     Raises:
         RecipeError: channels that the embeddings do not have.
@@ -176,26 +177,24 @@ def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyO
         first, last = parts[view.channels] if isinstance(view.channels, str) else view.channels
         if not 0 <= first < last <= embeddings_SD.shape[1]:
             raise RecipeError(
-                where=f"{where}: view.channels",
-                found=f"{first} to {last}",
-                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first",
-                remedy="Correct the view.",
-            )
+                where=f"{where}: view.channels", found=f"{first} to {last}",
+                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first", remedy="Correct the view.",
+            )  # fmt: skip
         embeddings_SD = embeddings_SD[:, first:last]
     return postprocess(embeddings_SD, view.postprocess)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class EmbeddedTasks:
-    """(S, D) embeddings of S different texts of all tasks. rows: of each text, by the prompt that stands before it."""
+    """Embeddings of the distinct texts of all tasks."""
 
-    embeddings: np.ndarray
-    rows: dict[str, dict[str, int]]
+    embeddings: np.ndarray  # (S, D)
+    rows: dict[str, dict[str, int]]  # prompt -> text -> row
     prompts: TaskPrompts
 
     @classmethod
     def of(cls, stage: Scores, of: EncoderSpec | Train, tasks: Sequence[LoadedTask], context: Context, embed: Embed) -> EmbeddedTasks:
-        """Embed the texts of a stage's tasks, by `embed` where the store does not keep them."""
+        """Embed the texts of a stage's tasks, with `embed` where the store lacks them."""
         texts: dict[str, dict[str, None]] = {}
         for planned, task in zip(stage.tasks, tasks, strict=True):
             for prompt, sentences in _by_prompt(planned, task, stage.prompts):
@@ -215,7 +214,7 @@ class EmbeddedTasks:
         return cls(embeddings=view, rows=rows, prompts=stage.prompts)
 
     def of_task(self, planned: ScoredTask, task: LoadedTask) -> np.ndarray:
-        """The embeddings of `task.sentences`, in their order."""
+        """Return the embeddings of `task.sentences`, in their order."""
         if not TASK_KINDS[planned.kind].has_queries:
             return self.of_sentences(task.sentences)
         of_query, of_document = self.rows[self.prompts.query], self.rows[self.prompts.document]
@@ -223,13 +222,13 @@ class EmbeddedTasks:
         return self.embeddings[[(of_query if is_query else of_document)[text] for text, is_query in pairs]]
 
     def of_sentences(self, sentences: Sequence[str]) -> np.ndarray:
-        """Those of sentences of tasks without queries, repetitions included."""
+        """Return the embeddings of sentences of tasks without queries, repetitions included."""
         row = self.rows[self.prompts.sentence]
         return self.embeddings[[row[sentence] for sentence in sentences]]
 
 
 def _by_prompt(planned: ScoredTask, task: LoadedTask, prompts: TaskPrompts) -> list[tuple[str, Sequence[str]]]:
-    """The texts of a task, each group with the prompt before it."""
+    """The texts of a task, grouped by prompt."""
     if not TASK_KINDS[planned.kind].has_queries:
         return [(prompts.sentence, task.sentences)]
     if prompts.query == prompts.document:
@@ -243,17 +242,17 @@ def _by_prompt(planned: ScoredTask, task: LoadedTask, prompts: TaskPrompts) -> l
 
 @dataclass(frozen=True, kw_only=True)
 class ShownHits:
-    """found: label of an encoder -> its nearest documents, best first, each with whether it is relevant."""
+    """Nearest documents of a query, by several encoders."""
 
     task: str
     query: str
-    found: dict[str, list[tuple[str, bool]]]
+    found: dict[str, list[tuple[str, bool]]]  # label of an encoder -> documents, best first, and whether each is relevant
 
 
 def shown_hits(stages: Mapping[str, Scores], context: Context, *, num_hits: int, most_documents: int) -> ShownHits | None:
-    """Search the first retrieval task of these scores by the encoder of each; None: they have none, or its collection is larger.
+    """Search the first retrieval task of these scores with the encoder of each; None without one, or if its collection is larger.
 
-    The query is the first one whose nearest document is relevant by the last encoder and not by the first; else the first of all.
+    The query is the first whose nearest document is relevant for the last encoder but not for the first; else the first query.
     """
     last = list(stages.values())[-1]
     task = next((task for task in last.tasks if task.kind == "retrieval"), None)

@@ -1,4 +1,4 @@
-"""How labelled texts score an encoder: by a linear classifier on its embeddings."""
+"""Score embeddings of labelled texts by a linear classifier, or by their clusters."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LoadedClassification:
                 num_folds=task.num_folds,
                 where=task.name,
             )
-            # Nothing is tested here, so there are no items to draw again.
+            # No test items to resample.
             return TaskScore(task=task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": [accuracy]}))
         if task.split is None:
             whole = senteval_cross_validated if task.classifier == "senteval" else cross_validated
@@ -75,7 +75,7 @@ class LoadedClassification:
 
 
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
-    """Read the rows that a task fits and tests; DataError as `read_labelled`, `split_rows` and `check_folds` say."""
+    """Read the rows that a task fits and tests on; raise DataError as `read_labelled`, `split_rows` and `check_folds`."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
     rows = labelled_rows(task, task.columns, splits, root)
     if len(set(rows.labels)) < 2:
@@ -88,7 +88,7 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
 
 
 def _check_parts(task: ClassificationTask, rows: Labelled) -> None:
-    """What fitting would find when the encoder is there: DataError as `check_folds` and `split_rows` say."""
+    """Raise DataError as `check_folds` and `split_rows`, before an encoder is needed."""
     gold = np.asarray(rows.labels, dtype=np.str_)
     if task.split is None:
         check_folds(gold, task.num_folds, nested=True, where=task.name)
@@ -123,12 +123,12 @@ class LoadedClustering:
 
 
 def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
-    """Read the texts of a task; DataError as `read_labelled` says, and for labels that no clusters can have."""
+    """Read the texts of a task; raise DataError as `read_labelled`, and for too few or too many labels."""
     rows = labelled_rows(task, (task.text,), None if task.split is None else (task.split,), root)
     num_labels, num_texts = len(set(rows.labels)), len(set(rows.texts[0]))
     if not 2 <= num_labels < num_texts:
         raise DataError(
             where=task.source, found=f"{counted(num_labels, 'label')} for {counted(num_texts, 'different text')}",
-            expected="two labels or more, and more texts than labels", remedy="Name the label that groups of texts share.",
+            expected="two labels or more, and more texts than labels", remedy="Name a label column that groups of texts share.",
         )  # fmt: skip
     return LoadedClustering(task=task, rows=rows)

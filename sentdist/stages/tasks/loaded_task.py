@@ -1,4 +1,4 @@
-"""What a task asks of an encoder, and what it says of it."""
+"""Protocols of a loaded task, its score, and helpers to read rows."""
 
 from __future__ import annotations
 
@@ -22,16 +22,13 @@ from sentdist.stages.scores.scorer import Scorer
 
 @dataclass(frozen=True, kw_only=True)
 class TaskScore:
-    """What came out of one task. main: × 100, None where it is not defined. measures: all, by name. items: one row a pair, query or text.
-
-    has_main: False where no measure alone says how good an encoder is.
-    """
+    """Scores of one task."""
 
     task: str
-    main: float | None
-    measures: dict[str, float | None]
-    items: pa.Table
-    has_main: bool = True
+    main: float | None  # × 100; None: undefined
+    measures: dict[str, float | None]  # all, by name
+    items: pa.Table  # one row per pair, query or text
+    has_main: bool = True  # False if no single measure rates an encoder
 
 
 class LoadedTask(Protocol):
@@ -43,15 +40,15 @@ class LoadedTask(Protocol):
         ...
 
     def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
-        """Scores from the embeddings of `sentences`, in their order. scorer: by cosine or by the encoder's relations."""
+        """Score the embeddings of `sentences`, in their order, by cosine or by the encoder's relations."""
         ...
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        """Scores from words alone, without an encoder."""
+        """Score by words alone, without an encoder."""
         ...
 
     def texts(self) -> TaskTexts:
-        """What is tested: what training must not have seen."""
+        """Return the tested texts, which training must not have seen."""
         ...
 
 
@@ -60,31 +57,27 @@ class QueryTask(LoadedTask, Protocol):
 
     @property
     def are_queries(self) -> Sequence[bool]:
-        """Which of `sentences` are queries, in their order; the others are documents."""
+        """Whether each of `sentences` is a query; the others are documents."""
         ...
 
 
 def no_word_score(task: str, kind: Lexical) -> RecipeError:
-    """The error for a task that words alone cannot score; the plan refuses it before any work."""
-    return RecipeError(
-        where=f"task {task}",
-        found=f"the floor {kind}",
-        expected="an encoder: the task is scored on its embeddings",
-        remedy="Leave the floor out.",
-    )
+    """Return the error for a task that words alone cannot score; the plan refuses it before any work."""
+    expected = "an encoder: the task is scored on its embeddings"
+    return RecipeError(where=f"task {task}", found=f"the floor {kind}", expected=expected, remedy="Leave the floor out.")
 
 
 def drawn_rows(num_items: int, task: Task) -> np.ndarray:
-    """The places of the items that a task's limit leaves, in order: the same ones for every training."""
+    """Return the sorted positions of the items that a task's limit keeps, the same for every training."""
     return np.sort(shuffled(num_items, seed=0, stream=f"limit of {task.name}")[: task.limit])
 
 
 def labelled_rows(
     task: ClassificationTask | ClusteringTask | ParaphraseTask, columns: Sequence[str], splits: Sequence[str] | None, root: Path | None
 ) -> Labelled:
-    """Read the texts in these columns, with their labels; splits: None for all rows. DataError as `read_labelled`.
+    """Read the texts in these columns with their labels, of all splits if None; raise DataError as `read_labelled`.
 
-    Published data sets have a few rows without a text, which count; in a person's own file such a row is a mistake.
+    Rows without a text count in published data sets, which have a few; in a user file they are an error.
     """
     return read_labelled(
         task.source,

@@ -1,4 +1,4 @@
-"""How retrieval scores an encoder: where the relevant documents of a query stand in a collection."""
+"""Score embeddings by retrieval from a collection, from forums, or among the candidates of a query."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class LoadedRetrieval:
     rows: tuple[int, ...]  # of the queries that this fold scores
 
     def __post_init__(self) -> None:
-        # Now, and not only when the ranking is scored: before that comes the encoding of the whole collection.
+        # Checked now, because the whole collection is encoded before the ranking is scored.
         judgements_of(
             self._query_ids,
             self.collection.document_ids,
@@ -54,7 +54,7 @@ class LoadedRetrieval:
         if all(sum(grade > 0 for grade in self.collection.qrels[query].values()) >= num_documents for query in self._query_ids):
             raise DataError(
                 where=self.task.name, found=f"{counted(num_documents, 'document')}, relevant to each query, and no others",
-                expected="documents to tell them from", remedy="Add others to the collection: no order of these is better than another.",
+                expected="some documents that are not relevant", remedy="Add others to the collection: all rankings of these are equal.",
             )  # fmt: skip
 
     @cached_property
@@ -74,7 +74,7 @@ class LoadedRetrieval:
         return self._task_score(rank_by(scores_QR, depth=DEPTH))
 
     def texts(self) -> TaskTexts:
-        """An item a query, its pairs those with relevant documents."""
+        """Return one item per query, with its relevant documents as pairs."""
         every = range(len(self.collection.query_ids))
         if len(self.rows) == len(every):
             return self._texts(self.rows)
@@ -112,7 +112,7 @@ class LoadedRetrieval:
 
 
 def load_retrieval(task: Task, root: Path | None) -> LoadedRetrieval:
-    """Read queries, documents and judgements of a task."""
+    """Read the queries, documents and judgements of a task."""
     collection = read_retrieval(task.source, split=task.split, data_root=root, document_field=task.document_field)
     rows = _rows_of_fold(task, collection)
     if task.limit is not None:
@@ -162,7 +162,7 @@ class LoadedForums:
         return self._task_score(rank_by(word_scores(kind, forum.queries, forum.pool), depth=FORUMS_DEPTH) for forum in self.forums)
 
     def texts(self) -> TaskTexts:
-        """An item a question, its pairs those with its duplicates."""
+        """Return one item per question, with its duplicates as pairs."""
         asked = [
             (question, [forum.pool[place] for place in sorted(duplicates)])
             for forum in self.forums
@@ -185,7 +185,7 @@ class LoadedForums:
 
 
 def load_forums(task: ForumsTask, root: Path | None) -> LoadedForums:
-    """Read the forums of a task; DataError as `read_forums` says."""
+    """Read the forums of a task; raise DataError as `read_forums`."""
     return LoadedForums(task=task, forums=read_forums(task.source, split=task.split, data_root=root))
 
 
@@ -202,9 +202,9 @@ class LoadedReranking:
             grades.setdefault(query, set()).add(grade)
         if not any(len(different) > 1 for different in grades.values()):
             raise DataError(
-                where=self.task.name, found=f"no query, of {len(grades):,} with a relevant candidate, that has others, too",
+                where=self.task.name, found=f"no query, of {len(grades):,} with a relevant candidate, that has others too",
                 expected="candidates of relevance 0 beside the relevant ones",
-                remedy="Add some: of candidates that are all alike no order is better than another.",
+                remedy="Add some: candidates of equal relevance cannot be ranked.",
             )  # fmt: skip
 
     @property
@@ -230,7 +230,7 @@ class LoadedReranking:
         return self._task_score(np.asarray([scores_QR[row[query], column[document]] for query, document in pairs]))
 
     def texts(self) -> TaskTexts:
-        """An item a query, its pairs those with relevant candidates."""
+        """Return one item per query, with its relevant candidates as pairs."""
         rows = self.rows
         queries = dict(zip(rows.query_ids, rows.queries, strict=True))
         item = {query_id: number for number, query_id in enumerate(queries)}
@@ -257,13 +257,8 @@ class LoadedReranking:
 
 
 def load_reranking(task: RerankingTask, root: Path | None) -> LoadedReranking:
-    """Read the candidates of a task; DataError as `read_candidates` says, and where no order is better than another."""
+    """Read the candidates of a task; raise DataError as `read_candidates`, and if no query has both relevant and other candidates."""
     rows = read_candidates(
-        task.source,
-        query=task.query,
-        document=task.document,
-        split=task.split,
-        data_root=root,
-        hub_revision=task.revision,
+        task.source, query=task.query, document=task.document, split=task.split, data_root=root, hub_revision=task.revision
     )
     return LoadedReranking(task=task, rows=rows)

@@ -1,4 +1,4 @@
-"""How graded pairs score an encoder: the rank correlation of similarities with grades."""
+"""Score embeddings of pairs and triplets: graded similarity, paraphrases, triplet accuracy, geometry."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class LoadedSts:
     pairs: Pairs
 
     def __post_init__(self) -> None:
-        # Of the table's pairs, the geometry of their embeddings is reported beside a score, and without one.
+        # Published pairs may pass: the geometry of their embeddings is reported even without a score.
         if is_own_task(self.task) and len(set(self.pairs.score.tolist())) < 2:
             alike = counted(self.pairs.num_pairs, "pair")
             raise DataError(
                 where=self.task.name, found=f"one score, {self.pairs.score[0]:g}, in all of {alike}", expected="scores that differ",
-                remedy="A correlation needs pairs that are more alike than others: give more rows.",
+                remedy="A correlation needs pairs with different scores: give more rows.",
             )  # fmt: skip
 
     @property
@@ -46,7 +46,7 @@ class LoadedSts:
         return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        """Word overlap; BM25 ranks documents and says nothing of pairs (the plan refuses it)."""
+        """Score by word overlap; the plan refuses BM25, which ranks documents."""
         return self._task_score(jaccard_scores(self.pairs.sentence1, self.pairs.sentence2))
 
     def texts(self) -> TaskTexts:
@@ -55,7 +55,7 @@ class LoadedSts:
         return TaskTexts.of_pairs(self.task.name, both, left_out=left_out, given_groups=self.pairs.group)
 
     def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
-        """The main score at each weight of the view's curve."""
+        """Return the main score at each weight of the view's curve."""
         first_PD, second_PD = np.split(embeddings_SD, 2)
         return scorer.curve(first_PD, second_PD, self.pairs.score, self.pairs.subset, where=self.task.name)
 
@@ -68,20 +68,20 @@ class LoadedSts:
 
 
 def load_sts(task: Task, root: Path | None) -> LoadedSts:
-    """Read the graded pairs of a task; DataError as `read_pairs` says, and for scores that are all alike."""
+    """Read the graded pairs of a task; raise DataError as `read_pairs`, and if all scores of a user file are equal."""
     pairs = read_graded_pairs(task, root)
     return LoadedSts(task=task, pairs=pairs if task.limit is None else pairs.only(drawn_rows(pairs.num_pairs, task)))
 
 
 def read_graded_pairs(task: Task | GeometryTask, root: Path | None) -> Pairs:
-    """Graded pairs; those of a user's own may be on any scale, for ranks do not ask."""
+    """Read graded pairs; those of a user file may have any scale, since only ranks count."""
     scale = (-math.inf, math.inf) if is_own_task(task) else (0.0, 5.0)
     return read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision, score_range=scale)
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedGeometry:
-    """Sentences of graded pairs; there is no main score, for no measure alone says that a cloud is good."""
+    """Sentences of graded pairs; there is no main score, since no single measure rates a cloud of embeddings."""
 
     task: GeometryTask
     pairs: Pairs
@@ -109,12 +109,12 @@ class LoadedGeometry:
 
 
 def load_geometry(task: GeometryTask, root: Path | None) -> LoadedGeometry:
-    """Read the pairs of a task; DataError as `read_pairs` says."""
+    """Read the pairs of a task; raise DataError as `read_pairs`."""
     return LoadedGeometry(task=task, pairs=read_graded_pairs(task, root))
 
 
 def geometry_of(pairs: Pairs, embeddings_SD: np.ndarray, *, positive_above: float) -> Geometry:
-    """The geometry of the different sentences of P pairs, from the (2P, D) embeddings of their first and then their second sentences."""
+    """Return the geometry of the distinct sentences of P pairs, from (2P, D) embeddings of the first, then the second sentences."""
     sentences = (*pairs.sentence1, *pairs.sentence2)
     first_row: dict[str, int] = {}
     for row, sentence in enumerate(sentences):
@@ -144,7 +144,7 @@ class LoadedPairs:
         return self._task_score(scorer.similarities(*np.split(embeddings_SD, 2), where=self.task.name))
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        """Word overlap; the plan refuses BM25 here."""
+        """Score by word overlap; the plan refuses BM25."""
         return self._task_score(jaccard_scores(*self.rows.texts))
 
     def texts(self) -> TaskTexts:
@@ -158,14 +158,14 @@ class LoadedPairs:
 
 
 def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
-    """Read the pairs of a task; DataError as `read_labelled` and `truths_of` say, and for one label alone."""
+    """Read the pairs of a task; raise DataError as `read_labelled` and `truths_of`, and if all labels are equal."""
     rows = labelled_rows(task, task.columns, None if task.split is None else (task.split,), root)
     labels = truths_of(rows, where=task.source)
     if len(set(labels)) < 2:
         raise DataError(
             where=task.source, found=f"one label, {labels[0]}, in all of {counted(len(labels), 'row')} read",
             expected="pairs of both labels, 1 and 0",
-            remedy="Add some of the other: among pairs of one label none can stand before the others.",
+            remedy="Add pairs of the other label: pairs of one label cannot be ranked.",
         )  # fmt: skip
     return LoadedPairs(task=task, rows=rows, labels=labels)
 
@@ -174,8 +174,8 @@ def load_pairs(task: ParaphraseTask, root: Path | None) -> LoadedPairs:
 class LoadedTriplets:
     """Anchors, their positives and their negatives; the main score is accuracy.
 
-    A triplet is right where s(anchor, positive) > s(anchor, negative), s the cosine or the score by relations, in float64. A tie is wrong,
-    as sentence-transformers' TripletEvaluator has it; random embeddings score 50. Where all are ties there is no score.
+    A triplet is right if s(anchor, positive) > s(anchor, negative), with s the cosine or the relational score in float64. A tie is wrong,
+    as in sentence-transformers' TripletEvaluator; random embeddings score 50. If all are ties, the score is undefined.
     """
 
     task: TripletTask
@@ -187,8 +187,8 @@ class LoadedTriplets:
     def __post_init__(self) -> None:
         if self.positives == self.negatives:
             raise DataError(
-                where=self.task.name, found=f"a negative that is the positive in all of {counted(len(self.anchors), 'triplet')}",
-                expected="negatives that are other texts", remedy="Correct the columns.",
+                where=self.task.name, found=f"a negative that equals the positive in all of {counted(len(self.anchors), 'triplet')}",
+                expected="negatives that differ from positives", remedy="Correct the columns.",
             )  # fmt: skip
 
     @property
@@ -200,11 +200,11 @@ class LoadedTriplets:
         return self._task_score(*(scorer.similarities(anchors_RD, other_RD, where=self.task.name) for other_RD in others))
 
     def score_words(self, kind: Lexical) -> TaskScore:
-        """Word overlap; the plan refuses BM25 here."""
+        """Score by word overlap; the plan refuses BM25."""
         return self._task_score(jaccard_scores(self.anchors, self.positives), jaccard_scores(self.anchors, self.negatives))
 
     def texts(self) -> TaskTexts:
-        """An item a triplet, its pair the anchor with its positive."""
+        """Return one item per triplet, with anchor and positive as its pair."""
         items = tuple(zip(self.anchors, self.positives, self.negatives, strict=True))
         return TaskTexts(
             name=self.task.name,
@@ -220,7 +220,7 @@ class LoadedTriplets:
 
 
 def load_triplets(task: TripletTask, root: Path | None) -> LoadedTriplets:
-    """Read the triplets of a task; DataError as `read_texts` says."""
+    """Read the triplets of a task; raise DataError as `read_texts`."""
     (anchors, positives, negatives), groups = read_texts(
         task.source, columns=task.columns, split=task.split, data_root=root, hub_revision=task.revision
     )
