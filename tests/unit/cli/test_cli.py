@@ -44,21 +44,6 @@ def _call(*arguments: object) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
 
 
-QUICK = [  # words, exit code, a word that is reported
-    (("plan", DEMO, "--store", "TMP"), 0, "sharing spares"),
-    (("evaluate", "minilm-l6", "--tasks", "nosuch", "--store", "TMP"), 2, "nosuch"),
-]
-
-
-@pytest.mark.parametrize(("arguments", "code", "reported"), QUICK)
-def test_quick_answers_load_nothing_heavy(arguments: tuple[str, ...], code: int, reported: str, tmp_path: Path) -> None:
-    given = [str(tmp_path) if argument == "TMP" else argument for argument in arguments]
-    script = f"import sys; from sentdist.cli import app\nsys.argv[1:] = {given!r}\ntry:\n    app()\nfinally:\n    print('loaded', {LOADED})"
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == code and reported in done.stderr + done.stdout, done.stderr
-    assert done.stdout.splitlines()[-1] == "loaded []"
-
-
 def test_a_plan_says_what_is_shared_and_what_comes_after(tmp_path: Path) -> None:
     answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials", "--set", "confirm_seeds=3")
     assert answer.exit_code == 0
@@ -324,18 +309,3 @@ def completed(words: str, folder: Path = ROOT) -> list[str]:
     found = subprocess.run([sys.executable, "-c", program], env=environment, cwd=folder, capture_output=True, text=True, check=False)
     assert "AssertionError" not in found.stderr, found.stderr
     return found.stdout.split()
-
-
-def test_sweeps_and_keys_are_those_of_the_store(tmp_path: Path) -> None:
-    (tmp_path / ".sentdist/store/sweeps").mkdir(parents=True)
-    (tmp_path / ".sentdist/store/sweeps/mine.json").write_text("{}")
-    (tmp_path / ".sentdist/store/train/info_nce-minilm-l6-b32-s0-8cf8d2fc23261cce").mkdir(parents=True)
-    (tmp_path / "named/sweeps").mkdir(parents=True)
-    (tmp_path / "named/sweeps/theirs.json").write_text("{}")
-    assert {"methods.contrastive.training.batch_size="} <= set(
-        completed("sentdist run rayjobs/recipes/own.yaml --set methods.contrastive.training.bat")
-    )
-    assert completed("sentdist evaluate minilm-l6 --tasks sts,stsb,scenes-f") == ["sts,stsb,scenes-faq"]
-    assert completed("sentdist report m", tmp_path) == ["mine"]
-    assert completed("sentdist report --store named ", tmp_path) == ["theirs"]
-    assert completed("sentdist push 8c", tmp_path) == ["8cf8d2fc23261cce"]

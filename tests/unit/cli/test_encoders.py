@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
@@ -145,26 +144,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, lines in {"heads": HEADS, "tails": TAILS, "fewer": TAILS[:3]}.items():
         (folder / f"{name}.txt").write_text("\n".join(lines))
     return {path.stem: path for path in folder.iterdir()}
-
-
-def test_two_columns_two_files_and_a_table_of_scores_agree(
-    tiny_encoder_dir: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
-) -> None:
-    expected = _cosines(embeddings[:4], embeddings[4:])
-    alone = _call("similarity", tiny_encoder_dir, HEADS[0], TAILS[0])
-    np.testing.assert_allclose(float(alone.output), expected[0], **CLOSE)
-    named = ("--column", "head", "--column", "tail")
-    for arguments in ((files["pairs"],), (files["heads"], files["tails"]), (files["pairs"], files["pairs"], *named)):
-        answer = _call("similarity", tiny_encoder_dir, *arguments)
-        assert answer.exit_code == 0, answer.output
-        np.testing.assert_allclose(np.array(answer.output.split(), dtype=float), expected, **CLOSE)
-    for out, read in ((tmp_path / "out.csv", pyarrow.csv.read_csv), (tmp_path / "out.parquet", pq.read_table)):
-        out.write_text("kept")
-        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out).exit_code == 2 and out.read_text() == "kept"
-        assert _call("similarity", tiny_encoder_dir, files["pairs"], "--out", out, "--overwrite").exit_code == 0
-        table = read(out)
-        assert (table["sentence1"].to_pylist(), table["sentence2"].to_pylist()) == (list(HEADS), list(TAILS))
-        np.testing.assert_allclose(table["score"].to_numpy(), expected, **CLOSE)
 
 
 def test_relations_score_pairs_of_their_own_embeddings_alone(
@@ -361,21 +340,6 @@ def _scores(encoder: Path, query: str, document: str) -> list[float]:
     (query_D,) = _embedded(encoder, query, TEXTS[:1])
     documents = _embedded(encoder, document, TEXTS)
     return sorted((documents @ query_D / np.linalg.norm(documents, axis=1) / np.linalg.norm(query_D)).tolist(), reverse=True)
-
-
-def test_encode_says_which_prompt_it_takes_and_writes_it_down(encoder: Path, sentences_file: Path, tmp_path: Path) -> None:
-    for options, text, said in (
-        ((), PASSAGE, f"{PASSAGE!r} stands before each sentence (its default prompt, passage)."),
-        (("--prompt", "one old "), "one old ", "'one old ' stands before each sentence (as asked)."),
-        (("--prompt", ""), "", "no prompt before each sentence (as asked)."),
-    ):
-        for name in ("out.npy", "out.parquet"):
-            assert said in _line(_call("encode", encoder, sentences_file, "--out", tmp_path / name, "--overwrite", *options)).replace(
-                "\n", " "
-            )
-        np.testing.assert_allclose(np.load(tmp_path / "out.npy"), _embedded(encoder, text, TEXTS), atol=1e-6)
-        assert json.loads((tmp_path / "out.npy.json").read_text())["prompt"] == text
-        assert json.loads(pq.read_schema(tmp_path / "out.parquet").metadata[b"sentdist"])["prompt"] == text
 
 
 def test_embeddings_of_another_prompt_are_refused(encoder: Path, sentences_file: Path, tmp_path: Path) -> None:

@@ -180,14 +180,6 @@ def _typed(said: list[str]) -> list[str]:
     return [line.split()[1] for line in said[said.index("Next:") + 1 :]]
 
 
-def test_a_sweep_ends_with_what_can_be_done_with_its_best_encoder(ending: Ending, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = ending(WELL)
-    assert not [line for line in said if "No trained row" in line or "Nothing is tested" in line or "--store" in line], said
-    assert _typed(said) == ["report", "similarity", "search", "export"]
-    monkeypatch.delenv("SENTDIST_STORE")
-    assert [line.endswith(f" --store {tmp_path / 'store'}") for line in ending(WELL)[-4:]] == [True] * 4, "a store that would not be found"
-
-
 def test_a_gain_is_shown_by_the_reports_own_test(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     for place, (noise, num_seeds, said) in enumerate(((WELL, 8, "better"), (WELL, 2, "not shown"), (ILL, 8, "worse"))):
         seeds: Json = list(range(num_seeds))

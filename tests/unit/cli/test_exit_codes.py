@@ -40,23 +40,7 @@ def _commands() -> Iterator[tuple[tuple[str, ...], Any]]:
         yield from [((name,), one)] if nested is None else [((name, below), command) for below, command in nested.items()]
 
 
-def _kind(option: Any) -> str:
-    """Of its values, by typer's version."""
-    return str(getattr(getattr(option, "type_descriptor", None), "annotation", None) or option.type).lower()
-
-
 COMMANDS = dict(_commands())
-
-
-def test_an_option_that_there_is_not_and_a_value_of_another_kind_are_mistakes() -> None:
-    assert "one recipe a command" in CliRunner().invoke(app, ["plan", DEMO, DEMO]).stderr
-    for words, command in COMMANDS.items():
-        unknown = CliRunner().invoke(app, [*words, "--no-such-option"])
-        assert unknown.exit_code == 2 and not unknown.stdout, unknown.output
-        for option in command.params:
-            if option.param_type_name == "option" and re.search("int|float", _kind(option)):
-                wrong = CliRunner().invoke(app, [*words, option.opts[0], "many"])
-                assert wrong.exit_code == 2 and option.opts[0] in wrong.stderr, (option.opts, wrong.output)
 
 
 # What must be said for a command to come as far as its store.

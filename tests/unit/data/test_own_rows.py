@@ -177,29 +177,3 @@ def test_a_text_is_a_query_or_a_document_but_never_both(tmp_path: Path) -> None:
     queries = read_queries("pairs.csv", path, found.file, TEST, revision=found.revision)
     assert len(queries.queries) == found.sizes[2] // 2 and not set(queries.queries) & set(queries.documents)
     assert all(len(relevant) == 1 for relevant in queries.qrels.values())
-
-
-def test_dev_looks_among_no_document_of_test(tmp_path: Path) -> None:
-    path = tmp_path / "faq.csv"
-    path.write_text(written([("question", "answer"), *faq_rows()], ";"))
-    found = seen(path)
-    documents = {side: {*read_queries("faq.csv", path, found.file, side, revision=found.revision).documents} for side in (DEV, TEST)}
-    positives = {
-        side: {*read_rows("faq.csv", path, found.file, side, revision=found.revision)["sent1"].to_pylist()} for side in (TRAIN, DEV, TEST)
-    }
-    assert documents[DEV] == positives[TRAIN] | positives[DEV]
-    assert documents[TEST] == documents[DEV] | positives[TEST] != documents[DEV]
-
-
-@pytest.mark.parametrize("third", ["negative {0}", "anchor {1}"])
-def test_negatives_of_a_side_stand_among_its_documents_unless_they_ask_elsewhere(third: str, tmp_path: Path) -> None:
-    """Mined negatives are often other questions: a query would find itself."""
-    path = tmp_path / "triplets.csv"
-    rows = [(f"anchor {n}", f"positive {n}", third.format(n, n ^ 1)) for n in range(80)]
-    path.write_text(written([("anchor", "positive", "negative"), *rows]))
-    found = seen(path, near=None)
-    for side in (DEV, TEST):
-        negatives = {*read_rows("triplets.csv", path, found.file, side, revision=found.revision)["hard_neg"].to_pylist()}
-        queries = read_queries("triplets.csv", path, found.file, side, revision=found.revision)
-        others = {text for text in queries.documents if not text.startswith("positive")}
-        assert len(queries.queries) > 4 and others == (negatives if third.startswith("negative") else set())

@@ -51,17 +51,6 @@ def _many(num_queries: int) -> Retrieval:
     )
 
 
-def test_an_faq_collection(tmp_path: Path) -> None:
-    found = read_retrieval("shop", data_root=_written(tmp_path))
-    assert found == Retrieval(
-        query_ids=("q0", "q1"),
-        queries=("In what way?", "For what reason?"),
-        document_ids=("f0", "f1", "f2"),
-        documents=("So.", "Thus.", "Because."),
-        qrels={"q0": {"f0": 2, "f1": 1}, "q1": {"f2": 1}},
-    )
-
-
 def test_what_of_an_faq_is_the_document(tmp_path: Path) -> None:
     root = _written(tmp_path)
     for field, first in {"answer": "So.", "question": "How?", "question_answer": "How? So."}.items():
@@ -299,19 +288,6 @@ def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, t
     _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
     with pytest.raises(DataError, match=message):
         read_candidates("mine", data_root=tmp_path)
-
-
-def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path: Path) -> None:
-    judged = [("r", "d", 0), ("r", "e", 0), ("q", "d", 2), ("s", "e", 1), ("q", "e", 0)]
-    rows = [
-        {"query_id": query, "query": f"{query}?", "document_id": document, "document": f"{document}!", "relevance": grade}
-        for query, document, grade in judged
-    ]
-    _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
-    found = read_candidates("mine", data_root=tmp_path)
-    assert list(zip(found.query_ids, found.document_ids, found.relevance, strict=True)) == judged[2:] and found.num_unanswerable == 1
-    assert found.queries == tuple(f"{query}?" for query in found.query_ids), "each row keeps its own texts"
-    assert found.documents == tuple(f"{document}!" for document in found.document_ids)
 
 
 LISTS: list[dict[str, object]] = [

@@ -75,12 +75,6 @@ def test_a_first_line_of_sentences_is_no_header_of_pairs(suffix: str, tmp_path: 
     assert open_texts(str(path), num_columns=2).columns == ("query", "what was clicked")
 
 
-@pytest.mark.parametrize("suffix", [".txt", ".jsonl", ".parquet"])
-def test_a_file_is_looked_through_for_its_rows_and_mistakes(suffix: str, tmp_path: Path) -> None:
-    found = open_texts(str(_written(tmp_path, suffix, SENTENCES * 4000)), columns=() if suffix == ".txt" else ("sentence",))
-    assert list(found.looked_through()) == [16_384, 20_000]
-
-
 @pytest.mark.parametrize(
     ("name", "content", "notes"),
     [

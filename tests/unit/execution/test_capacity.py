@@ -19,11 +19,10 @@ from sentdist.execution.cluster.nodes import (
     groups_of_launcher,
     groups_of_list,
     node_of,
-    nodes_of,
     nodes_to_come,
     old_gpu_of,
 )
-from sentdist.execution.demand import ElasticWidth, gpu_memory_note, gpus_line, pool_demand, stage_demand, uses_worker_group
+from sentdist.execution.demand import gpu_memory_note, gpus_line, pool_demand, stage_demand, uses_worker_group
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.sections import Runtime
@@ -47,26 +46,6 @@ LAUNCHER = {
 }
 GIB = 2.0**30
 TRAIN = Train.model_construct(training=Training())
-
-
-def test_as_many_trainings_as_fit_node_by_node() -> None:
-    """A part of a GPU comes from one GPU: 0.6 of four GPUs are four workers, not six."""
-    for runtime, nodes, at_once, limited_by in (
-        ({}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 2, "cpus_per_worker": 0.5}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 3}, [(2, 0), (2, 0), (2, 0)], 2, "CPUs"),
-        ({"cpus_per_worker": 2}, [(3, 0), (3, 0)], 2, "CPUs"),  # what is left over on two nodes does not make a third
-        ({"cpus_per_worker": 4, "gpus_per_worker": 0.25}, [(16, 1)], 4, "CPUs"),
-        ({"cpus_per_worker": 1, "gpus_per_worker": 0.25}, [(16, 1)], 4, "GPUs"),
-        ({"workers": 8, "gpus_per_worker": 1}, [(32, 4), (32, 4), (32, 4)], 1, "GPUs"),
-        ({"cpus_per_worker": 0.1}, [(0.3, 0)], 3, "CPUs"),  # 0.3 / 0.1 is 2.9999…
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.6}, [(64, 4)], 4, "GPUs"),
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.3}, [(64, 4)], 12, "GPUs"),
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 2}, [(64, 5)], 2, "GPUs"),
-    ):
-        found = capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
-        assert (found.trainings_at_once, found.limited_by, found.max_concurrent_trials) == (at_once, limited_by, at_once), runtime
-    assert capacity(Runtime(max_concurrent_trials=3), (Node(cpus=2),)).max_concurrent_trials == 3
 
 
 def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
@@ -115,17 +94,6 @@ def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported(
         assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
 
 
-def test_a_training_whose_workers_may_change_runs_with_the_fewest() -> None:
-    runtime = Runtime(engine="torch", workers=(1, 4))
-    for cpus, at_once in (([1], 1), ([2, 1], 1), ([4], 1), ([4, 5], 2)):
-        assert capacity(runtime, tuple(Node(cpus=number) for number in cpus)).trainings_at_once == at_once
-    with pytest.raises(ResourceError, match=r"a training of 1 × 1 CPUs = 1 CPUs, on 0 node\(s\)"):
-        capacity(runtime, ())
-    demand = stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
-    assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, ElasticWidth(fewest=2, every_s=30))
-    assert stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 2))).change is None
-
-
 def test_workers_that_cannot_change_or_share_are_refused() -> None:
     for runtime, where in (
         ({"workers": [4, 2]}, "workers"),
@@ -159,19 +127,6 @@ def test_what_can_never_run_is_refused_with_the_numbers() -> None:
         error = pickle.loads(pickle.dumps(raised.value))
         assert all(number in str(error) for number in numbers), str(error)
         assert remedy in error.remedy
-
-
-def test_dead_nodes_do_not_count() -> None:
-    rows = [
-        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 8e9, "node:10.0.0.1": 1.0}},
-        {"Alive": False, "Resources": {"CPU": 64.0}},
-        {"Alive": True, "Resources": {}},
-    ]
-    assert nodes_of(rows) == (Node(cpus=4.0, gpus=1.0, memory_bytes=8e9), Node(cpus=0.0))
-    kinds = {"GPU": 1.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0}
-    assert nodes_of([{"Alive": True, "Resources": kinds}]) == (
-        Node(cpus=0.0, gpus=1.0, gpu_bytes=79 * GIB, gpu_types=("A100", "A100-80G")),
-    )
 
 
 def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:

@@ -145,18 +145,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
     assert running.save(_write("anew"), step=3) is None and _resumed(running) == ("anew", [])
 
 
-@pytest.mark.parametrize(("world_size", "damaged_rank"), [(1, 2), (3, 0), (2, 1)])
-def test_damage_of_any_ranks_share_is_seen_by_all_ranks_of_any_world(tmp_path: Path, damaged_rank: int, world_size: int) -> None:
-    store = ArtifactStore(tmp_path)
-    for step in (5, 10):
-        assert _on_ranks(store, 3, _save_share(step)) == [None] * 3
-    assert _on_ranks(store, world_size, _resume_shares) == [(10, [])] * world_size
-    _flip(tmp_path / "running" / STAGE.key / "00000010" / f"share-{damaged_rank}")
-    results = _on_ranks(store, world_size, _resume_shares)
-    assert {step for step, _ in results} == {5}
-    assert all(f"share-{damaged_rank}" in note for _, (note,) in results)
-
-
 def test_a_rank_that_cannot_write_stops_no_other(tmp_path: Path) -> None:
     store = ArtifactStore(tmp_path)
     assert _on_ranks(store, 2, _save_share(5)) == [None, None]

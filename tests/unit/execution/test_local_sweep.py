@@ -13,11 +13,9 @@ import sentdist
 from sentdist.cli.application import app
 from sentdist.errors import StoreError, TrainingDiverged
 from sentdist.execution.build_recipe import build_locally
-from sentdist.execution.plan_facts import CHECKPOINT_BYTES, CHECKPOINTS, DiskEstimate, disk_estimate
+from sentdist.execution.plan_facts import DiskEstimate
 from sentdist.machine import end_on_sigterm
-from sentdist.plan.stages import Train
 from sentdist.store.store import ArtifactStore
-from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 
@@ -49,22 +47,6 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    keys = frozenset(stage.key for stage in plan.stages)
-    estimate = disk_estimate(plan, context, keys)
-    one, two = (disk_estimate(plan, context, keys, at_once=number).least for number in (1, 2))
-    run_local(plan, context)
-    trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
-    written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
-    trainings = sum(isinstance(stage, Train) for stage in plan.stages)
-    assert 0.3 * trained < estimate.encoders < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
-    assert estimate.checkpoints == two - one == CHECKPOINT_BYTES * CHECKPOINTS * (estimate.encoders / 4 / trainings)
-    assert written < estimate.encoders + estimate.others
-    nothing = disk_estimate(plan, context, frozenset())
-    assert nothing == DiskEstimate(encoders=0, checkpoints=0, others=0) and "checkpoints" not in nothing.line(None)
 
 
 def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refused(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from sentdist.execution.searching.in_process import search_in_process
 from sentdist.execution.searching.suggesters import TunedSuggester
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
-from sentdist.stages.devices import on_this_machine
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import RATES, Killed, killed_after, outcome, tiny_search
 
@@ -50,39 +49,6 @@ def test_suggestions_lie_in_the_space_and_follow_from_the_seed() -> None:
     grid = TunedSuggester({"a.b": Axis(integers=(1, 2)), "a.c": Axis(choice=(True, False, None))}, suggest="grid", seed=0)
     tried = [grid.ask(str(number)) for number in range(7)]
     assert tried[-1] is None and len({str(one) for one in tried[:-1]}) == 6, "a grid is tried once and whole"
-
-
-def test_a_search_tries_prunes_chooses_and_builds_shared_stages_once(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path)
-    assert planned.fields == {"fine_tuned": ("training.learning_rate",), "rcl": ("training.learning_rate", "methods.rcl.phis")}
-    lines: list[str] = []
-    record = search_in_process(planned, context, print_line=lines.append)
-    assert lines[0].endswith(f"search in this process, {on_this_machine(context.runtime)[1]}")
-    assert [one.method for one in sorted(record.trials, key=lambda one: one.number)] == ["fine_tuned", "rcl"] * 3
-    assert {one.state for one in record.trials} <= {"finished", "pruned"} and record.reason == "all trials are made"
-    assert all(len(one.rungs) == (2 if one.state == "finished" else 1) for one in record.trials)
-    assert all(one.rungs[0].step == 2 for one in record.trials), "the first of three dev scores"
-    for method in planned.methods:
-        (chosen,) = [one for one in record.finalists if one.method == method]
-        assert chosen.dev == max(one.dev or 0 for one in record.of_method(method) if one.state == "finished")
-        assert chosen.cells == {0: planned.scores(method, chosen.suggestion, seed=0).key}
-    # Each stage is paid for once, and what is paid for is all that was built.
-    paid = [key for one in record.trials for rung in one.rungs for key in rung.paid_for]
-    assert len(paid) == len(set(paid))
-    store = context.store
-    built = {one.key for kind in ("train", "bank") for one in store.artifacts(kind)}
-    assert built <= set(paid)
-    assert not list(store.artifacts("rung")), "nothing goes on from them any more"
-    trained = [int(str(one.record.results["num_steps"])) for one in store.artifacts("train")]
-    pruned = [one.rungs[-1].step for one in record.trials if one.state == "pruned"]
-    assert record.spent_sentences == 24 * (sum(trained) + sum(pruned))
-    assert any("goes no further" in line for line in lines) == any(one.state == "pruned" for one in record.trials)
-    # Asked again it does nothing; asked for more it builds only what is new.
-    again = search_in_process(planned, context, print_line=lines.append)
-    assert outcome(again) == outcome(record)
-    wider, _ = tiny_search(tiny_encoder_dir, data, tmp_path, samples=4)
-    more = search_in_process(wider, context, print_line=lines.append)
-    assert outcome(more)[: len(record.trials)] == outcome(record) and len(more.trials) == 8
 
 
 def test_a_search_killed_anywhere_ends_as_one_left_alone(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:

@@ -76,13 +76,6 @@ def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
     assert own_files(["sts=../there/test.tsv", "sts=pairs.tsv"], None) == (("sts=there/test.tsv", "sts=here/pairs.tsv"), here)
 
 
-def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
-    assert own_files(["sts=./below/more.csv"], here / "data") == (("sts=below/more.csv",), here / "here")
-    assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")
-    beside = ["scenes-sts", "own=faq.csv", "pairs=hub:owner/name#1@test"]
-    assert own_files(["sts=below/more.csv", *beside], here / "data") == (("sts=below/more.csv", *beside), here / "here")
-
-
 def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path) -> None:
     """In a folder of BEIR's shape, or as three files of one name; and a table without its suffix."""
     for name in ("beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "faq_docs.csv", "faq_queries.csv", "faq_qrels.txt"):

@@ -47,25 +47,6 @@ def write_bank(
     return table
 
 
-@pytest.mark.parametrize("dtype", ["float16"])
-def test_rows_come_in_the_order_asked_across_shards(dtype: str, tmp_path: Path) -> None:
-    tables = [write_bank(tmp_path / str(n), seed=n, dtype=dtype) for n in range(3)]
-    bank = FileBank([tmp_path / str(n) for n in range(3)])
-    ids = np.array([[24, 0, 9, 10], [10, 19, 20, 0]])
-    rows = bank.rows(ids)
-    assert rows.shape == (3, 8, WIDTH)
-    assert rows.dtype == getattr(torch, dtype), "a GPU is sent what is stored"
-    np.testing.assert_array_equal(rows.numpy(), np.stack([table[ids.ravel()] for table in tables]))
-
-
-def test_a_rank_looks_up_its_own_rows_column_by_column(tmp_path: Path) -> None:
-    tables = [write_bank(tmp_path / str(n), seed=n) for n in range(2)]
-    ids_CM = np.random.default_rng(1).permutation(ROWS)[:12].reshape(2, 6)
-    batch = Batch(tokens=collate([[0]] * 6), num_columns=2, first_row=2, sentence_ids=ids_CM)
-    rows_NCBD = FileBank([tmp_path / "0", tmp_path / "1"]).augmented(batch)
-    np.testing.assert_array_equal(rows_NCBD.numpy(), np.stack([table[ids_CM[:, 2:5]] for table in tables]))
-
-
 def test_damage_is_found_when_the_bank_is_opened(tmp_path: Path) -> None:
     facts = {"num_sentences": 0, "width": 6, "dtype": "float32", "rows_per_shard": 10}
     damages: list[tuple[str, Callable[[Path], object]]] = [

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -74,23 +71,6 @@ def test_adapters_are_not_left_out_without_a_word(tmp_path: Path) -> None:
         SentenceEncoder.load(folder)
     with pytest.raises(EncoderError, match="adapters"):
         FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
-
-
-@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_no_code_of_a_folder_runs_also_where_somebody_says_yes(
-    file: str, tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """transformers asks in a terminal whether it may."""
-    folder = Path(shutil.copytree(tiny_encoder_dir, tmp_path / "encoder"))
-    (folder / "evil.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\n")
-    config = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.Evil"}}
-    tokenizer = {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}
-    (folder / file).write_text(json.dumps(config if file == "config.json" else tokenizer))
-    monkeypatch.setenv("HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
-    with contextlib.suppress(EncoderError):
-        SentenceEncoder.load(folder)
-    assert not (tmp_path / "marker").exists()
 
 
 UNSAID = "unsaid"

@@ -9,17 +9,13 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.regression import Regression
-from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import GroupedCorpus
-from sentdist.plan.objectives import Sum
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.specs import View
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
 from sentdist.plan.view_checks import settled_view
-from tests.support.groups_data import groups
 from tests.support.planning import plan_of, small_recipe, small_values
 from tests.support.relations_data import ENTAILMENT, TWIN
 
@@ -37,16 +33,6 @@ def trained(objective: Json, corpus: Json, *, selection: Json = None, **method: 
     return stage
 
 
-def test_entropy_encoders_of_a_sum_differ_in_phi_alone() -> None:
-    inner: Json = {"name": "sum", "terms": [{"objective": {"name": "entropy", "phi": 0.5}}, MLM]}
-    rcl: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [-1.0, 1.0]}
-    plan = plan_of(small_recipe(methods={"entropy": {"objective": inner, "reported": False}, "rcl": rcl}))
-    (final,) = (trial.scores.encoder for trial in plan.trials)
-    assert isinstance(final, Train)
-    objectives = [bank.encoder.objective for bank in final.banks]
-    assert [one.terms[0].objective.phi for one in objectives if isinstance(one, Sum)] == [-1.0, 1.0]  # type: ignore[attr-defined]
-
-
 def test_what_learns_something_of_its_own_may_be_trained_alone() -> None:
     projected: Json = {"name": "sum", "terms": [MLM, {"objective": {"name": "info_nce"}, "projected": True}]}
     learned: Json = {"name": "symmetric_info_nce", "learn_temperature": True}
@@ -57,29 +43,10 @@ def test_what_learns_something_of_its_own_may_be_trained_alone() -> None:
     assert chosen.selection is not None, "scores by relation choose one, for relations are what is trained"
 
 
-def test_a_key_names_a_frozen_encoder_only_where_it_is_said() -> None:
-    settings: list[Json] = [{}, {"freeze_encoder": False}, {"freeze_encoder": True}]
-    plain, said, frozen = (trained(SMOOTH, NLI, training=training) for training in settings)
-    assert plain.key == said.key != frozen.key
-    assert "freeze_encoder" not in str(plain.canonical()) and "freeze_encoder" in str(frozen.canonical())
-
-
 def grouped(section: Json) -> tuple[Train, GroupedCorpus]:
     stage = trained({"name": "supmpn"}, section)
     assert isinstance(stage.corpus, GroupedCorpus)
     return stage, stage.corpus
-
-
-def test_a_grouped_corpus_and_its_columns() -> None:
-    stage, corpus = grouped(groups(5, 4))
-    assert (corpus.num_positives, corpus.num_columns, corpus.label) == (5, 10, "nli-inference-p5-q4")
-    assert stage.objective == SupMPN(temperature=0.05)
-    plan = plan_of(small_recipe(corpus=groups(3, 3, at_least=5), methods={"m": {"objective": {"name": "supmpn"}}}))
-    assert set(plan.rows.values()) == {1000}, "10,000 rows, of which a premise needs ten"
-    plain = grouped(groups(3, 3))[1].key
-    assert grouped(groups(3, 3, fill="own_then_copies", at_least=1, seed=0))[1].key == plain, "a default has one spelling"
-    for settings in ({"fill": "copies"}, {"at_least": 5}, {"seed": 1}, {"limit": 640}, {"augmentation": {"name": "word_deletion"}}):
-        assert grouped(groups(3, 3, **settings))[1].key != plain
 
 
 def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
@@ -134,20 +101,6 @@ def second(plan: Plan) -> Train:
     return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.start is not None)
 
 
-def test_defaults_are_written_out() -> None:
-    for objective, boundary, spacing in [
-        (SMOOTH_REGRESSION, "one_sided", 1.0),
-        ({"name": "regression", "loss": "cross_entropy"}, "none", 1.0),
-        ({"name": "regression", "loss": "mse", "label_range": [0, 5], "spacing": 1}, "one_sided", 1.0),
-    ]:
-        plan = planned(objective)
-        found = second(plan).objective
-        assert isinstance(found, Regression)
-        assert (found.boundary, found.label_range, found.spacing) == (boundary, (0.0, 5.0), spacing)
-        (first,) = (stage.objective for stage in plan.stages if isinstance(stage, Train) and stage.start is None)
-        assert isinstance(first, Regression) and first.label_range == (0.0, 2.0)
-
-
 CLASSES: dict[str, Json] = {"loss": "cross_entropy", "slope": None, "threshold": None}
 STSB: dict[str, Json] = {"source": "sts/stsb", "scale": "zero_to_five"}
 
@@ -187,26 +140,3 @@ def test_corpora_that_do_not_fit() -> None:
         with pytest.raises(RecipeError) as caught:
             planned(SMOOTH_REGRESSION, corpus=SCORES | changes)
         assert message in str(caught.value)
-
-
-def test_a_head_is_kept_from_a_stage_that_has_it() -> None:
-    kept = second(planned(SMOOTH_REGRESSION | {"keep_head": True})).objective
-    assert isinstance(kept, Regression) and kept.keep_head
-    values = values_with(SMOOTH_REGRESSION | {"keep_head": True})
-    methods = values["methods"]
-    assert isinstance(methods, dict) and isinstance(methods["stage_2"], dict)
-    del methods["stage_2"]["start"]
-    values_of_sum = values_with(
-        {"name": "sum", "terms": [{"objective": SMOOTH_REGRESSION | {"keep_head": True}}, {"objective": {"name": "mlm"}}]}
-    )
-    with pytest.raises(RecipeError, match="expected a start with a head on uv_diff, one output, by the same objective"):
-        plan_of(recipe_from_values(values_of_sum, where="small.yaml"))
-    with pytest.raises(RecipeError, match="keep_head: found no start; expected a start with a head on uv_diff, one output"):
-        plan_of(recipe_from_values(values, where="small.yaml"))
-
-
-def test_a_filter_names_its_tasks_and_changes_the_key() -> None:
-    plain, filtered = planned(SMOOTH_REGRESSION), planned(SMOOTH_REGRESSION, corpus=SCORES | {"without": ["sts"]})
-    corpus = second(filtered).corpus
-    assert [task.name for task in getattr(corpus, "without", ())] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
-    assert corpus.key != second(plain).corpus.key and corpus.label.endswith("-filtered")

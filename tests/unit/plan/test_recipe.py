@@ -147,33 +147,6 @@ def schema() -> Draft202012Validator:
     return Draft202012Validator(recipe_schema())
 
 
-def test_planning_a_recipe_writes_the_schema_that_it_names(tmp_path: Path) -> None:
-    recipe, file = tmp_path / "options" / "demo.yaml", tmp_path / "recipe.schema.json"
-    recipe.parent.mkdir()
-    text = (RECIPES / "demo.yaml").read_text().partition("\n")[2]
-    for first_line, is_written in (("# a comment", False), ("# yaml-language-server: $schema=../recipe.schema.json", True)):
-        recipe.write_text(f"{first_line}\n{text}")
-        for before in (None, "{}"):  # absent, and that of an older version
-            file.unlink(missing_ok=True) if before is None else file.write_text(before)
-            done = CliRunner().invoke(app, ["plan", str(recipe), "--store", str(tmp_path / "store")])
-            assert done.exit_code == 0, done.output
-            assert (file.exists() and json.loads(file.read_text(encoding="utf-8")) == recipe_schema()) == is_written
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["options", "recipe.schema.json"]
-
-
-def test_a_schema_that_this_code_wrote_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    recipe, file = tmp_path / "demo.yaml", tmp_path / "recipe.schema.json"
-    recipe.write_text("# yaml-language-server: $schema=recipe.schema.json\n")
-    keep_schema_of(recipe)
-    written = file.read_bytes()
-    for change in (written[:-30], written.replace(b"code ", b"code 0"), b""):
-        file.write_bytes(change)
-        keep_schema_of(recipe)
-        assert file.read_bytes() == written
-    monkeypatch.setattr("sentdist.plan.schema.schema_text", lambda: pytest.fail("half of the time of `sentdist plan`"))
-    keep_schema_of(recipe)
-
-
 def test_what_the_code_says_beside_a_field_is_what_an_editor_shows() -> None:
     class Base(Frozen):
         """A value."""
@@ -204,20 +177,6 @@ def test_planning_writes_no_other_file(tmp_path: Path) -> None:
         keep_schema_of(recipe)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.yaml", "my.schema.json"]
         assert (tmp_path / "my.schema.json").read_text() == "mine"
-
-
-def test_what_no_recipe_can_say_fails(schema: Draft202012Validator) -> None:
-    for changes in [
-        {"training": {"batch_size": 1}},
-        {"training": {"precision": "fp8"}},
-        {"methods": {"a": {"objective": {"name": "info_nse"}}}},
-        {"methods": {"a": {"training": {"learning_rte": 1e-5}}}},
-        {"evaluation": {}},
-        {"evaluation": {"tasks": ["stbs"]}},
-        {"selection": {"task": "stsb-dve"}},
-    ]:
-        assert schema.is_valid(small_values())
-        assert not schema.is_valid(small_values(**changes))
 
 
 def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.schema import recipe_schema
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.tune_recipe import TUNABLE, TuneRequest, hours_of, search_values, training_values
 from tests.support.planning import FixedResolver, plan_of, small_recipe, small_values
@@ -31,14 +28,6 @@ SEARCH: dict[str, Json] = {
     "budget": {"hours": 2},
     "finalists": 3,
 }
-
-
-def test_the_issue_s_own_example_is_a_recipe() -> None:
-    recipe = small_recipe(search=SEARCH)
-    assert recipe.search is not None
-    assert recipe.search.shares == (0.1, 0.3, 1.0)
-    assert recipe.search.space["methods.rcl.phis"].values == ([0.01], [0.01, 0.02], [-0.1, 0.1])
-    Draft202012Validator(recipe_schema()).validate(small_values(search=SEARCH))
 
 
 def test_a_lattice_spells_each_value_in_one_way() -> None:
@@ -94,20 +83,6 @@ def planned(space: Json, *, changes: dict[str, Json] | None = None, **search: Js
     values = small_values(search={"samples": 4, "space": space, "suggest": "random"} | search)
     values["selection"] = {"task": "stsb-dev", "every_fraction": 0.1}
     return searched(recipe_from_values(values | (changes or {}), where="small.yaml"), FixedResolver())
-
-
-def test_a_suggestion_is_the_recipe_with_these_values_typed() -> None:
-    found = planned(SPACE).train("rcl", {"training.learning_rate": 3.16228e-05, "methods.rcl.phis": [0.01, 0.02]})
-    values = small_values(training={"batch_size": 64, "learning_rate": 3.16228e-05}, selection={"task": "stsb-dev", "every_fraction": 0.1})
-    typed = plan_of(recipe_from_values(values, where="typed"))
-    assert found.key in {stage.key for stage in typed.stages if isinstance(stage, Train)}
-
-
-def test_each_method_is_searched_over_the_fields_that_change_it() -> None:
-    found = planned(SPACE)
-    assert found.fields == {"fine_tuned": ("training.learning_rate",), "rcl": ("training.learning_rate", "methods.rcl.phis")}
-    assert (found.size("fine_tuned"), found.size("rcl")) == (9, 18)
-    assert (found.num_trials("fine_tuned"), found.references, found.notes) == (4, ("base",), ())
 
 
 def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() -> None:

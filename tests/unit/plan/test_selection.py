@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import RecipeError
@@ -19,13 +14,9 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TripletTask
 from sentdist.plan.task_names import own_test_names
 from sentdist.plan.unroll import Plan
-from sentdist.report.score_rows import CellFacts
-from sentdist.stages.context import folder_of
 from sentdist.store.sweep import sweep_record
 from sentdist.tracking.sweep_summary import sweep_metric
-from tests.support.building import run_local
 from tests.support.planning import RECIPES, plan_of, small_recipe
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 TUNED: Json = {"fine_tuned": {"objective": {"name": "info_nce"}}}
 
@@ -36,14 +27,6 @@ def _training(task: str, **more: Json) -> Train:
     return encoder
 
 
-def test_one_task_more_or_a_limit_is_another_training_and_one_alone_is_the_same_as_ever() -> None:
-    one, both, few = _training("stsb-dev"), _training("stsb-dev+sickr-dev"), _training("stsb-dev", limit=40)
-    assert both.selection is not None and [task.name for task in both.selection.tasks] == ["stsb-dev", "sickr-dev"]
-    assert few.selection is not None and [task.limit for task in few.selection.tasks] == [40]
-    assert both.selection.name == "stsb-dev+sickr-dev" and len({one.key, both.key, few.key}) == 3
-    assert "further_tasks" not in json.dumps(one.canonical()) and '"limit"' not in json.dumps(one.canonical())
-
-
 def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
     both, alone = _training("askubuntu-dev+twitter").selection, _training("transfer-dev").selection
     first = _training("twitter+askubuntu-dev").selection
@@ -51,38 +34,6 @@ def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
     assert both.parts == (1, 2) and [list(part) for part in both.places] == [[0], [1, 2]]
     assert [list(part) for part in first.places] == [[0, 1], [2]]
     assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
-
-
-def test_a_test_set_that_chooses_is_known_by_its_data() -> None:
-    for selection, tasks, both in [
-        ({"task": "sts12", "limit": 500}, ["sts"], ("sts12",)),
-        ({"task": "stsb-dev"}, ["sts"], ()),
-        ({"task": "sts=sts/stsb@test"}, ["sts"], ("stsb",)),
-        ({"task": "scidocs-dev"}, ["scidocs-cite", "scidocs-cocite"], ()),
-    ]:
-        scores = plan_of(small_recipe(selection=selection, evaluation={"tasks": tasks}, methods=TUNED)).trials[-1].scores
-        assert isinstance(scores.encoder, Train)
-        assert CellFacts(train=scores.encoder, scores=scores).chosen_on_test == both
-
-
-def test_the_mean_of_the_dev_scores_chooses(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    data = write_data(tmp_path / "data")
-    pairs = pq.read_table(data / "sts/stsb.parquet").to_pylist()
-    trial = [pair | {"split": {"dev": "trial", "test": "test"}[pair["split"]], "score": 1 + 0.8 * pair["score"]} for pair in pairs[::3]]
-    pq.write_table(pa.Table.from_pylist(trial), data / "sts/sick.parquet")
-    curves = []
-    for task in ("stsb-dev", "sickr-dev", "stsb-dev+sickr-dev"):
-        methods = {"fine_tuned": tiny_values(tiny_encoder_dir)["methods"]["fine_tuned"]}  # type: ignore[index, call-overload]
-        values = tiny_values(tiny_encoder_dir, methods=methods, selection={"task": task, "every_fraction": 0.5}, baseline=None)
-        plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-        run_local(plan, context)
-        stage = plan.trials[0].scores.encoder
-        assert isinstance(stage, Train)
-        lines = map(json.loads, (folder_of(stage, context) / "history.jsonl").read_text().splitlines())
-        curves.append([line["dev_score"] for line in lines if "dev_score" in line])
-    first, second, both = curves
-    assert len(both) == 2 and first != second
-    assert both == pytest.approx([(one + other) / 2 for one, other in zip(first, second, strict=True)])
 
 
 def own_plan(*overrides: str) -> Plan:

@@ -12,7 +12,7 @@ from sentdist.plan.stages import Train
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Plan, Trial, unroll
 from sentdist.report.score_rows import TableRows
-from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_rows, selection_sentence
+from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_sentence
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
@@ -53,20 +53,6 @@ def _table(context: Context) -> tuple[ResultTable, SweepRecord]:
         exploratory=found.exploratory,
     )
     return table, sweep
-
-
-def test_dev_and_test_stand_apart(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    _, context = _world(tmp_path, tiny_encoder_dir)
-    table, sweep = _table(context)
-    cells = chosen_cells(sweep, sweep.records(context.store), table)
-    assert [(cell.label, cell.dev_task, cell.test_task) for cell in cells] == [
-        ("fine_tuned", "stsb-dev", "stsb"),
-        ("rcl", "stsb-dev", "stsb"),
-    ]
-    tuned = table.line("fine_tuned").cells["STS-B"].summary
-    assert tuned is not None and cells[0].dev == pytest.approx(83.1) and cells[0].test == pytest.approx(tuned.mean)
-    assert cells[0].gap == pytest.approx(83.1 - tuned.mean)
-    assert selection_rows(cells)[0][2] == "83.10"
 
 
 def test_choosing_on_test_is_reported_as_optimism(tmp_path: Path, tiny_encoder_dir: Path) -> None:

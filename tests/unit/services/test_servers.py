@@ -62,17 +62,6 @@ def test_no_proxy_stands_between_a_machine_and_itself(own: dict[str, str], tmp_p
             assert {"127.0.0.1", "localhost", *own.values()} == {*filter(None, found[name].split(","))}
 
 
-def test_what_the_servers_keep_is_for_their_owner(tmp_path: Path) -> None:
-    (tmp_path / ".sentdist").mkdir()
-    (tmp_path / ".sentdist").chmod(0o755)
-    state = _prepared(tmp_path)
-    assert state.folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in (state.token_file, state.folder / "env")} == {0o600}
-    subprocess.run(["git", "init", "-q", tmp_path], check=True)
-    listed = subprocess.run(["git", "-C", tmp_path, "status", "--porcelain"], capture_output=True, text=True, check=True).stdout
-    assert listed == ""  # no secret gets into somebody's repository
-
-
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Mapping[str, str]]]:
     """Commands and environments of servers, which are not started: this process stands for them, and they answer at once."""

@@ -42,14 +42,6 @@ def _commit(store: ArtifactStore) -> Artifact:
         return store.commit(CORPUS, folder, seconds=0.0, runtime={}, environment={}, results={})
 
 
-@pytest.mark.parametrize("mood", ["internal error", "cut"])
-def test_a_short_trouble_is_waited_out(s3: FaultyS3, store: ArtifactStore, mood: str) -> None:
-    s3.be(mood, for_requests=3)
-    artifact = _commit(store)
-    s3.be(mood, for_requests=2)
-    assert (store.folder(artifact) / "data.bin").read_bytes() == b"0123456789" * 100_000
-
-
 def test_a_long_trouble_is_one_sentence_and_nothing_half_written_counts(s3: FaultyS3, store: ArtifactStore) -> None:
     for mood in ("expired credentials", "no right"):
         s3.be(mood, only=("PUT", "POST"))

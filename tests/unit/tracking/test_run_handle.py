@@ -57,18 +57,6 @@ def _sent(client: Client) -> list[tuple[str, float, int]]:
     return [point for request in client.requests for point in request]
 
 
-def test_a_step_that_the_run_has_is_not_sent_again_whoever_sent_it(handle: Any) -> None:
-    client = Client(known={"loss": [1, 2]})
-    run = handle(client)
-    for step in (2, 3):
-        run.metrics({"loss": float(step)}, step=step)
-    assert run._send()
-    run.metrics({"loss": 3.0}, step=3)  # a training that went back to its checkpoint
-    run.metrics({"loss": 4.0}, step=4)
-    assert run._send()
-    assert _sent(client) == [("loss", 3.0, 3), ("loss", 4.0, 4)]
-
-
 def test_points_that_a_server_did_not_take_are_sent_later_in_their_order(handle: Any) -> None:
     client = Client(away=1)
     run = handle(client)

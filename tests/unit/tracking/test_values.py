@@ -10,8 +10,6 @@ from unittest.mock import Mock
 import pytest
 
 from sentdist.plan.corpora import CORPORA
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
@@ -36,7 +34,7 @@ from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
 from sentdist.tracking.tracker import NullRun, TrackedCurve
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
-from tests.support.planning import plan_of, small_recipe, with_method
+from tests.support.planning import plan_of, small_recipe
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -60,16 +58,6 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     assert not {"num_regulators", "fold", "stopping"} & set(found)
     bank = next(key for key in layout.shared if layout.kind(key) == "bank")
     assert layout.parameters(bank)["corpus"] == "nli/triplets"
-
-
-def test_a_fold_is_a_parameter() -> None:
-    methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}}
-    changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq"}, "folds": {"num": 3}, "evaluation": {"tasks": ["stackfaq"]}}
-    plan = plan_of(small_recipe(methods=methods, selection={"task": "stackfaq"}, **changes))
-    layout = layout_of(plan)
-    assert [layout.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
-    corpora = [stage for stage in plan.stages if isinstance(stage, RowsCorpus)]
-    assert [layout.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
 
 
 def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
@@ -244,14 +232,6 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     link = Link(name="large", kind="sweep", url=url)
     stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
     assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
-
-
-def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
-    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
-    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
-    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
-    assert isinstance(trained, Train)
-    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
 
 
 def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:
