@@ -98,7 +98,7 @@ YOUNG, MIDDLE, FULL = 50_000, 20, 100  # thresholds of the three generations
 
 
 def collect_rarely() -> None:
-    """Raise the garbage collector's thresholds in this process, unless they are as high already.
+    """Raise the garbage collector's thresholds in this process, unless they are as high or it is off.
 
     Imports create a million objects, and collecting among them took 1.5 to 1.9 of the 8 seconds in which a worker imports. Training leaves
     no reference cycles (none after 25 steps). The collection at exit, most of a second, is skipped. Commands and workers call this first;
