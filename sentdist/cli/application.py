@@ -54,7 +54,7 @@ def _written(folder: Path, now: datetime, text: str) -> Path:
 
 
 MISTAKE, FAILURE = 2, 1  # exit codes: an error in the input; a failing disk or an unexpected error
-# Exceptions by which click ends a command. Depending on typer's version, ClickException, an ancestor of BadParameter, is click's or typer's.
+# Exceptions by which click ends a command. By typer's version, ClickException, an ancestor of BadParameter, is click's or typer's.
 _OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
