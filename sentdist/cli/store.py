@@ -108,7 +108,7 @@ def store_drop(
 
 @store_app.command("gc")
 def store_gc(
-    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Keep data changed in the last hours, this many.")] = 1.0,
+    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Keep data changed within this many hours.")] = 1.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     store: StoreRoot = None,
 ) -> None:
