@@ -366,7 +366,7 @@ def card_of(
     Args:
         trained: the training.
         store: with its scores.
-        name: title of the card.
+        name: OWNER/NAME on the hub, or the folder's name.
         licence: None: that of a packaged base model.
         language: None: that in the base model's card.
         scored_as: the encoder whose scores are shown; None: the training.
