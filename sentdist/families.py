@@ -184,11 +184,10 @@ def has_unread_decoder(config: Mapping[str, object]) -> bool:
 def with_decoder(kind: type[SentdistError], *, where: str, found: str) -> SentdistError:
     """Return the error for a checkpoint for which `has_unread_decoder` is true."""
     return kind(
-        where=where,
-        found=f"{found}, an encoder with a decoder that writes text (BART, Pegasus, …)",
+        where=where, found=f"{found}, an encoder with a decoder that writes text (BART, Pegasus, …)",
         expected="an encoder alone, such as BERT or MPNet",
         remedy="Use another checkpoint; of encoder-decoders, only T5, mT5 and UMT5 are supported.",
-    )
+    )  # fmt: skip
 
 
 def why_padded(config: Mapping[str, object]) -> str | None:

@@ -141,13 +141,7 @@ AnyEncoder = Encoder | str | Path
 
 @overload
 def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
-    encoder: AnyEncoder,
-    first: str,
-    second: str,
-    *,
-    relations: Weights = None,
-    directions: str = "max_both",
-    prompt: str | None = None,
+    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both", prompt: str | None = None
 ) -> float: ...
 @overload
 def similarity(

@@ -109,8 +109,7 @@ RecipeFile = Annotated[
     Path, typer.Argument(help="A recipe file, or the name of a shipped recipe, such as demo.", show_default=False, autocompletion=recipes)
 ]
 Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.", autocompletion=fields),
+    list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.", autocompletion=fields)
 ]
 StoreRoot = Annotated[
     str | None,
@@ -152,8 +151,7 @@ DocumentPrompt = Annotated[  # of tasks; `search` has another, bound to --embedd
     ),
 ]
 RelationWeights = Annotated[
-    list[str] | None,
-    typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated."),
+    list[str] | None, typer.Option("--relation", metavar="NAME[=WEIGHT]", help="Score by this relation of the encoder; may be repeated.")
 ]
 GpusPerWorker = Annotated[
     float | None, typer.Option("--gpus-per-worker", min=0.0, help="GPUs of a worker; 0 for none.  [default: 1 if there are enough]")
@@ -248,10 +246,9 @@ def weights_of(relations: list[str]) -> dict[str, float]:
             value = -1.0
         if not name or not 0 <= value < float("inf") or name in weights:
             raise DataError(
-                where="--relation",
-                found=f"{given}{' twice' if name in weights else ''}",
+                where="--relation", found=f"{given}{' twice' if name in weights else ''}",
                 expected="NAME or NAME=WEIGHT, a weight of at least 0, each name once",
                 remedy="For example --relation entailment --relation duplicate-question=0.5",
-            )
+            )  # fmt: skip
         weights[name] = value
     return weights

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
 Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, with the same results.")]
 
 
-def schema(
-    out: Annotated[Path | None, typer.Option("--out", help="Write it to a file.", show_default=False)] = None,
-) -> None:
+def schema(out: Annotated[Path | None, typer.Option("--out", help="Write it to a file.", show_default=False)] = None) -> None:
     """Print the JSON schema of recipes.
 
     Editors use it for a recipe whose first line names it:
@@ -199,11 +197,9 @@ def stop(
     """
     if (sweep is None) != all_sweeps:
         raise RecipeError(
-            where="sentdist stop",
-            found="no sweep" if sweep is None else f"{sweep} and --all",
-            expected="one of them",
+            where="sentdist stop", found="no sweep" if sweep is None else f"{sweep} and --all", expected="one of them",
             remedy="Name a sweep, or use --all.",
-        )
+        )  # fmt: skip
 
     from sentdist.execution.board.client import stop_sweeps
     from sentdist.execution.cluster.connection import check_auth_mode, connect

@@ -26,8 +26,7 @@ def report(
         str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False, autocompletion=sweeps)
     ] = None,
     paper: Annotated[
-        str | None,
-        typer.Option("--paper", help=f"All tables of a paper, with ours below: {', '.join(PAPERS)}.", autocompletion=papers),
+        str | None, typer.Option("--paper", help=f"All tables of a paper, with ours below: {', '.join(PAPERS)}.", autocompletion=papers)
     ] = None,
     store: StoreRoot = None,
     out: Annotated[
@@ -71,11 +70,9 @@ def _check_one_of(sweep: str | None, paper: str | None, store: str | None) -> No
     if (sweep is None) == (paper is None):
         found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
         raise DataError(
-            where="sentdist report",
-            found=found,
-            expected="one of the two",
+            where="sentdist report", found=found, expected="one of the two",
             remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
-        )
+        )  # fmt: skip
 
 
 def _check_started(store: ArtifactStore, name: str) -> None:
@@ -207,9 +204,7 @@ def leaks(
 FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
 
 
-def objectives(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False,
-) -> None:
+def objectives(markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False) -> None:
     """List the objectives that a recipe can name."""
     from sentdist.plan.objectives import OBJECTIVES, objective_rows
     from sentdist.text import markdown_table

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 OutputFormat = Annotated[
-    str,
-    typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; notes go to stderr."),
+    str, typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; notes go to stderr.")
 ]
 
 

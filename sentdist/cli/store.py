@@ -48,10 +48,7 @@ def store_show(
 
 
 @store_app.command("check")
-def store_check(
-    kind: Annotated[str | None, typer.Argument(help=KINDS)] = None,
-    store: StoreRoot = None,
-) -> None:
+def store_check(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
     """Read all files of all artifacts and compare them with their digests.
 
     Only artifacts with an unusable record are moved aside. A damaged artifact is never used: a run that needs it moves it aside and builds

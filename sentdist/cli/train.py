@@ -86,11 +86,9 @@ def _check_header(header: bool | None, file: str) -> None:
 
     if header is not None and not Path(file).is_dir() and suffix_of(PurePath(file)) not in MAY_BE_SEPARATED:
         raise DataError(
-            where="--header" if header else "--no-header",
-            found=f"{Path(file).name}, whose columns have names",
-            expected=f"one of {', '.join(MAY_BE_SEPARATED)}",
-            remedy="It has no effect: leave it out.",
-        )
+            where="--header" if header else "--no-header", found=f"{Path(file).name}, whose columns have names",
+            expected=f"one of {', '.join(MAY_BE_SEPARATED)}", remedy="It has no effect: leave it out.",
+        )  # fmt: skip
 
 
 def train(
@@ -138,22 +136,19 @@ METHODS = (
     "regression for graded pairs.  [default: all but rcl]"
 )
 TimeBudget = Annotated[
-    str,
-    typer.Option("--budget", help="Time until the encoder is written, such as 30m or 2h; for this call, stages in the store are free."),
+    str, typer.Option("--budget", help="Time until the encoder is written, such as 30m or 2h; for this call, stages in the store are free.")
 ]
 Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),
 ]
 MostTrials = Annotated[
-    int | None,
-    typer.Option("--trials", min=1, help="Maximum trials of each method.  [default: until the budget ends]", show_default=False),
+    int | None, typer.Option("--trials", min=1, help="Maximum trials of each method.  [default: until the budget ends]", show_default=False)
 ]
 OnlyMethods = Annotated[str, typer.Option("--methods", help=METHODS)]
 SearchName = Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)]
 OutFolder = Annotated[
-    Path | None,
-    typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
+    Path | None, typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False)
 ]
 IsLocal = Annotated[bool, typer.Option("--local", help="In this process, without Ray.")]
 
@@ -284,11 +279,9 @@ def _check_folder(path: Path, file: str) -> None:
         other = "a file that is no recipe"
     if other != file:
         raise DataError(
-            where=str(path),
-            found=f"a search of {other}",
-            expected=f"no search here, or one of {file}",
+            where=str(path), found=f"a search of {other}", expected=f"no search here, or one of {file}",
             remedy="Name this one: --name NAME.",
-        )
+        )  # fmt: skip
 
 
 def _write(path: Path, text: str) -> Path:

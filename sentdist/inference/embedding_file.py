@@ -95,20 +95,17 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
     """
     if embeddings_SD.shape[1] != width:
         raise DataError(
-            where=str(path),
-            found=f"embeddings of width {embeddings_SD.shape[1]}",
-            expected=f"width {width}, as the encoder gives",
+            where=str(path), found=f"embeddings of width {embeddings_SD.shape[1]}", expected=f"width {width}, as the encoder gives",
             remedy="Name the encoder that made them, or encode the corpus again.",
-        )
+        )  # fmt: skip
     made_with = facts_of(path)
     for name in ("encoder", "tokenizer_and_modules", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
-                where=str(path),
-                found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
+                where=str(path), found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
                 expected=f"{name} {facts[name]}, as for the queries",
                 remedy="Use the same encoder in the same way, or encode the corpus again.",
-            )
+            )  # fmt: skip
     made, asked = (str(of.get(PROMPT, "")) for of in (made_with, facts))
     if made != asked:
         found, use = f"embeddings made with {_prompt(made)}", "Use them as they are"
@@ -184,11 +181,9 @@ def _as(embeddings_SD: np.ndarray, dtype: np.dtype, first_row: int) -> np.ndarra
     if dtype == np.float16 and not np.isfinite(cast).all():
         row = first_row + int(np.argmin(np.isfinite(cast).all(axis=1)))
         raise DataError(
-            where=f"embedding {row}",
-            found="numbers above 65504",
-            expected="numbers that float16 can represent",
+            where=f"embedding {row}", found="numbers above 65504", expected="numbers that float16 can represent",
             remedy="Use --dtype float32 or --normalize.",
-        )
+        )  # fmt: skip
     return cast
 
 

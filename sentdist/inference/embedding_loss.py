@@ -133,11 +133,9 @@ def _check_labels_and_relations(
     if labels_B is not None and not torch.isfinite(labels_B).all():
         row = int(torch.isfinite(labels_B).to(torch.int8).argmin())
         raise DataError(
-            where=f"{where}: labels",
-            found=f"label {labels_B[row]:g} in row {row}",
-            expected="finite numbers",
+            where=f"{where}: labels", found=f"label {labels_B[row]:g} in row {row}", expected="finite numbers",
             remedy="Leave these rows out.",
-        )
+        )  # fmt: skip
     if relations_B is None or not num_relations:
         return
     is_whole = not relations_B.is_floating_point() and relations_B.dtype != torch.bool
@@ -190,10 +188,9 @@ def _labels_of(objective: AnyObjective, where: str) -> Labels | None:
             found = value_of(term, "label_range")
             if found is None or found[0] != 0:
                 raise RecipeError(
-                    where=f"{where}: label_range",
-                    found="nothing" if found is None else f"{found[0]:g} to {found[1]:g}",
+                    where=f"{where}: label_range", found="nothing" if found is None else f"{found[0]:g} to {found[1]:g}",
                     expected="[0, the highest label], since there is no corpus to read it from",
                     remedy="Shift the labels so that they begin at 0.",
-                )
+                )  # fmt: skip
             return Labels(top=found[1], spacing=value_of(term, "spacing"))
     return None

@@ -77,11 +77,9 @@ def check_output(path: Path, *, suffixes: tuple[str, ...], overwrite: bool) -> N
         raise DataError(where=str(path), found="no such folder", expected="an existing folder", remedy="Make it.")
     if path.is_dir() or (path.exists() and not overwrite):
         raise DataError(
-            where=str(path),
-            found="a folder" if path.is_dir() else "an existing file",
-            expected="a new file",
+            where=str(path), found="a folder" if path.is_dir() else "an existing file", expected="a new file",
             remedy="Choose another name." if path.is_dir() else "Choose another name, or add --overwrite.",
-        )
+        )  # fmt: skip
 
 
 @contextmanager

@@ -76,11 +76,9 @@ def mteb_tasks(names: Sequence[str]) -> list[Any]:
     for task in found:
         if set(task.metadata.modalities) != {"text"}:
             raise DataError(
-                where=f"mteb task {task.metadata.name}",
-                found=", ".join(task.metadata.modalities),
-                expected="texts",
+                where=f"mteb task {task.metadata.name}", found=", ".join(task.metadata.modalities), expected="texts",
                 remedy="Choose tasks with texts only.",
-            )
+            )  # fmt: skip
     return found
 
 
@@ -122,11 +120,9 @@ def _named(name: str) -> Any:
         return _mteb().get_task(name)
     except KeyError as error:
         raise DataError(
-            where="--mteb",
-            found=f'"{name}" ({str(error.args[0]).removeprefix("KeyError: ")})',
-            expected="a task or a benchmark of mteb, or MODULE:CLASS of your own task",
-            remedy="`mteb available-tasks` lists them.",
-        ) from None
+            where="--mteb", found=f'"{name}" ({str(error.args[0]).removeprefix("KeyError: ")})',
+            expected="a task or a benchmark of mteb, or MODULE:CLASS of your own task", remedy="`mteb available-tasks` lists them.",
+        ) from None  # fmt: skip
 
 
 def _own(name: str) -> Any:
@@ -136,11 +132,9 @@ def _own(name: str) -> Any:
         found = getattr(importlib.import_module(module), cls)
     except (ImportError, AttributeError) as error:
         raise DataError(
-            where=f"mteb task {name}",
-            found=named(error),
-            expected="a module that can be imported, with that class",
+            where=f"mteb task {name}", found=named(error), expected="a module that can be imported, with that class",
             remedy="Correct the name, or add its folder to PYTHONPATH.",
-        ) from error
+        ) from error  # fmt: skip
     if not (isinstance(found, type) and issubclass(found, base)):
         raise DataError(where=f"mteb task {name}", found=repr(found), expected="a subclass of mteb's AbsTask", remedy="Derive it.")
     return found()
@@ -161,11 +155,9 @@ def loading_data() -> Iterator[None]:
             yield
     except OSError as error:
         raise DataError(
-            where="mteb",
-            found=named(error),
-            expected="the data of its tasks, from the Hugging Face Hub or its cache",
+            where="mteb", found=named(error), expected="the data of its tasks, from the Hugging Face Hub or its cache",
             remedy="Check the network, HF_HOME and HF_HUB_OFFLINE.",
-        ) from error
+        ) from error  # fmt: skip
 
 
 def _mteb(module: str | None = None) -> Any:

@@ -61,9 +61,8 @@ class SameEncoder:
             raise EncoderError(
                 where=f"encoder {self.use.checkpoint}",
                 found="another configuration, tokenizer or pooling, or other weights under that name on a worker's host than here",
-                expected="the same encoder on all hosts, unchanged during the run",
-                remedy=f"{remedy}, and start again.",
-            )
+                expected="the same encoder on all hosts, unchanged during the run", remedy=f"{remedy}, and start again.",
+            )  # fmt: skip
         return loaded
 
 
@@ -135,11 +134,9 @@ class SearchedFiles:
     def _of_others(self, found: str) -> DataError:
         assert self.texts is not None
         return DataError(
-            where=f"{self.texts.name} and {self.embeddings}",
-            found=found,
-            expected="one embedding for each sentence, in the same order",
+            where=f"{self.texts.name} and {self.embeddings}", found=found, expected="one embedding for each sentence, in the same order",
             remedy="Encode the corpus again.",
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,11 +138,9 @@ class Prompts:
         texts, default = named_prompts(folder)
         if default is not None and default not in {OF_QUERIES, OF_DOCUMENTS, *texts}:
             raise EncoderError(
-                where=f"{folder / CONFIG_OF_PROMPTS}: default_prompt_name",
-                found=brief(default),
-                expected=f"one of its prompts ({listed(list(texts)) or 'it has none'})",
-                remedy=REMEDY,
-            )
+                where=f"{folder / CONFIG_OF_PROMPTS}: default_prompt_name", found=brief(default),
+                expected=f"one of its prompts ({listed(list(texts)) or 'it has none'})", remedy=REMEDY,
+            )  # fmt: skip
         return cls(encoder=encoder, folder=folder, texts=texts, default=default)
 
     def of_sentences(self, asked: str | None, *, option: str = "--prompt") -> Prompt:

@@ -65,11 +65,10 @@ class LoadedEncoder:
         encoder.checked_length(use.max_length)
         if POOLINGS[encoder.pooling].gives_dense and saved_head(folder, encoder.pooling) is None:
             raise EncoderError(
-                where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",
-                found="no weights of a dense layer",
+                where=f"encoder {use.checkpoint}: pooling {encoder.pooling}", found="no weights of a dense layer",
                 expected="a folder with them, as written by training with this pooling",
                 remedy=f"Use {POOLINGS[encoder.pooling].without_head}, which needs none.",
-            )
+            )  # fmt: skip
         keep_gpu_memory_whole()  # before torch initialises the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, precision)
@@ -155,11 +154,10 @@ class LoadedEncoder:
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
             bad = int(np.argmin(np.isfinite(lengths_S) & (lengths_S > 0)))
             raise EncoderError(
-                where=f"encoder {self.use.checkpoint}",
-                found=f"an embedding of length {lengths_S[bad]} for {sentences[bad][:60]!r}",
+                where=f"encoder {self.use.checkpoint}", found=f"an embedding of length {lengths_S[bad]} for {sentences[bad][:60]!r}",
                 expected="finite embeddings" + (" of positive length" if self.use.normalize else ""),
                 remedy="The encoder has diverged: look at its training loss, or use another.",
-            )
+            )  # fmt: skip
         return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD
 
     def _count_unknown(self, tokens: TokenBatch, read: Sequence[str]) -> None:

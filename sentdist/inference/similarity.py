@@ -86,11 +86,9 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
     if not has_relations(loaded.folder):
         raise EncoderError(
-            where=f"encoder {loaded.use.checkpoint}: relations",
-            found="no relations",
-            expected=f"an encoder trained with a relational objective ({names_where(relations=True)})",
-            remedy="Leave relations out.",
-        )
+            where=f"encoder {loaded.use.checkpoint}: relations", found="no relations",
+            expected=f"an encoder trained with a relational objective ({names_where(relations=True)})", remedy="Leave relations out.",
+        )  # fmt: skip
     relations = read_relations(loaded.folder)
     if (learned := _learned_with(loaded, relations)) is not None:
         raise EncoderError(
@@ -160,11 +158,9 @@ def check_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> None
 def _of_other_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> DataError:
     shorter = files[num_rows[0] > num_rows[1]]
     return DataError(
-        where=f"{files[0].name} and {files[1].name}",
-        found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
-        expected="two files of equal length, paired row by row",
-        remedy="Check the program that wrote them.",
-    )
+        where=f"{files[0].name} and {files[1].name}", found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
+        expected="two files of equal length, paired row by row", remedy="Check the program that wrote them.",
+    )  # fmt: skip
 
 
 def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> Iterator[int]:

@@ -200,11 +200,9 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
         if waited_for and now - began > START_S:
             server = waited_for[0]
             raise ServerError(
-                where=f"{TITLES[server]} at {_address(state, server)}",
-                found=f"no answer within {START_S:.0f} s",
-                expected="a server that answers",
-                remedy=f"It was stopped. Its log: {state.log(server)}",
-            )
+                where=f"{TITLES[server]} at {_address(state, server)}", found=f"no answer within {START_S:.0f} s",
+                expected="a server that answers", remedy=f"It was stopped. Its log: {state.log(server)}",
+            )  # fmt: skip
         if waited_for and now - spoke_at > SAY_EVERY_S:
             spoke_at = now
             print_line(f"Waiting for {listed([TITLES[name] for name in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
@@ -215,17 +213,13 @@ def _ended(state: State, server: str) -> ServerError:
     if server == "mlflow" and "out-of-date database schema" in _log(state, server):
         database = state.folder / "mlflow.db"
         return ServerError(
-            where=str(database),
-            found="the tables of an older MLflow",
-            expected="those of the installed version",
+            where=str(database), found="the tables of an older MLflow", expected="those of the installed version",
             remedy=f"Copy the file, then `mlflow db upgrade {shlex.quote(f'sqlite:///{database}')}`, then run this again.",
-        )
+        )  # fmt: skip
     return ServerError(
-        where=f"{TITLES[server]} at {_address(state, server)}",
-        found=f"that it ended while starting{_last_line(state, server)}",
-        expected="a server that answers",
-        remedy=f"Its log: {state.log(server)}",
-    )
+        where=f"{TITLES[server]} at {_address(state, server)}", found=f"that it ended while starting{_last_line(state, server)}",
+        expected="a server that answers", remedy=f"Its log: {state.log(server)}",
+    )  # fmt: skip
 
 
 def _last_line(state: State, server: str) -> str:

@@ -127,11 +127,9 @@ class State:
             make_secret(self.token_file)
         except OSError as error:
             raise ServerError(
-                where=str(self.folder),
-                found=first_line(error),
-                expected="a writable folder of yours",
+                where=str(self.folder), found=first_line(error), expected="a writable folder of yours",
                 remedy="Go to another folder, or correct its permissions.",
-            ) from None
+            ) from None  # fmt: skip
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -193,11 +191,9 @@ def _noted_here(home: Path, server: str) -> RunningServer | None:
         return None
     if one.host != socket.gethostname():
         raise ServerError(
-            where=str(home / FOLDER / f"{server}.json"),
-            found=f"a server that was started on {one.host}",
-            expected="this machine",
+            where=str(home / FOLDER / f"{server}.json"), found=f"a server that was started on {one.host}", expected="this machine",
             remedy="Run `sentdist down` there; or, if that machine is gone, remove the file.",
-        )
+        )  # fmt: skip
     return one
 
 
@@ -280,11 +276,9 @@ def ray_folder(name: str) -> Path:
     folder = private_folder(Path(os.environ.get(TEMP) or "/tmp") / f"sentdist-{os.getuid()}") / name
     if len(str(folder)) > LONGEST:
         raise ServerError(
-            where=str(folder),
-            found=f"{len(str(folder))} characters",
-            expected=f"at most {LONGEST}, which leave room for the names of sockets",
-            remedy=f"Set {TEMP} to a shorter folder.",
-        )
+            where=str(folder), found=f"{len(str(folder))} characters",
+            expected=f"at most {LONGEST}, which leave room for the names of sockets", remedy=f"Set {TEMP} to a shorter folder.",
+        )  # fmt: skip
     return folder
 
 
