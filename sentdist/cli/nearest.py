@@ -48,12 +48,8 @@ from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 MANY_QUERIES = 1_000  # some seconds on a CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
 
     from sentdist.data.texts import Texts
-    from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
-    from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.sections import Runtime
     from sentdist.plan.stage import Json
 
 
@@ -146,7 +142,11 @@ def search(
             devices = f", {devices_here()}"
             steps = search_here(found, searched, reader.open(loaded))
         else:
-            steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime, loaded=loaded)
+            from sentdist.execution.parallel.embed import search_over_workers
+
+            steps = search_over_workers(
+                found, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices
+            )
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:
                 advance(done)
@@ -193,24 +193,6 @@ def _check_queries(queries: list[str] | None, query_file: str | None, corpus: st
             where="sentdist search", found="no queries" if not (queries or query_file) else "queries given twice, or two files on stdin",
             expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Use one of them.",
         )  # fmt: skip
-
-
-def _over_workers(
-    found: CorpusSearch,
-    searched: SearchedFiles,
-    reader: TileReader,
-    queries: Queries,
-    *,
-    depth: int,
-    runtime: Runtime,
-    loaded: LoadedEncoder,
-) -> Iterator[int]:
-    """Like `search_here`, on a cluster."""
-    from sentdist.execution.parallel.embed import search_over_workers
-
-    return search_over_workers(
-        found, searched, reader, queries.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices
-    )
 
 
 def _tell_devices(devices: str) -> None:

@@ -66,12 +66,13 @@ def plan(
     from sentdist.execution.plan_facts import disk_estimate, plan_facts
     from sentdist.plan.schema import keep_schema_of
     from sentdist.plan.unroll import Plan
+    from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
     check_choice("--format", output, FORMATS)
     is_json = output == "json"
     check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
-    devices = None if on is None else _devices(on)  # mistakes in it are reported before the table
+    devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     if recipe.is_file():  # not a shipped recipe given by name
         keep_schema_of(recipe)
@@ -116,12 +117,6 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
         *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
         table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
     return table
-
-
-def _devices(given: str) -> Devices:
-    from sentdist.stages.planning.device_forecast import Devices
-
-    return Devices.named(given)
 
 
 def _parameters(context: Context) -> Parameters:

@@ -54,8 +54,6 @@ def store_check(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, 
     Only artifacts with an unusable record are moved aside. A damaged artifact is never used: a run that needs it moves it aside and builds
     it again. Ends with exit code 1 if one is found.
     """
-    from sentdist.cli.printing import open_console
-
     _check_kind(kind)
     opened = open_store(store)
     num_bytes = num_damaged = num_checked = num_without = 0
