@@ -227,7 +227,7 @@ def export(
             typer.echo("The graph does not include the encoder's prompts: add them before sentences.")
     else:
         export_encoder(use, to, open_store(store))
-        length = "; its embeddings have length 1, as with `encode --normalize`" if ends_in_normalize(to) else ""
+        length = "; its embeddings have length 1, as those of `encode --normalize`" if ends_in_normalize(to) else ""
         typer.echo(f'{to}: load it with SentenceTransformer("{to}"){length}')
 
 
