@@ -48,7 +48,6 @@ from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 MANY_QUERIES = 1_000  # some seconds on a CPU
 
 if TYPE_CHECKING:
-
     from sentdist.data.texts import Texts
     from sentdist.plan.stage import Json
 
