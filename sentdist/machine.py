@@ -1,4 +1,4 @@
-"""Which processor this machine has: its name, and the instructions that decide how fast it multiplies."""
+"""Facts and settings of this process and machine: processor, known GPUs, environment, garbage collection, SIGTERM."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ WITHOUT_BFLOAT16 = "AVX2"
 
 
 def name() -> str:
-    """Clouds give processors of several generations one name, so the widest instructions stand behind it: "AMD EPYC (AVX2)"."""
-    said = _values().get("model name") or platform.processor() or platform.machine()
+    """Return the processor's name with its widest instructions, since clouds give several generations one name: "AMD EPYC (AVX2)"."""
+    model = _values().get("model name") or platform.processor() or platform.machine()
     widest = instructions()
-    return f"{said} ({widest})" if widest else said
+    return f"{model} ({widest})" if widest else model
 
 
 def instructions() -> str | None:
-    """The widest that are known; None where none is, as on processors of another make."""
+    """Return the widest known vector instructions of the processor, or None (as on ARM)."""
     flags = _values().get("flags", "").split()
-    return next((said for flag, said in INSTRUCTIONS.items() if flag in flags), None)
+    return next((title for flag, title in INSTRUCTIONS.items() if flag in flags), None)
 
 
 def _values() -> dict[str, str]:
@@ -42,25 +42,21 @@ def _values() -> dict[str, str]:
 # Compute capability of A100 and RTX 30: the first with products in TensorFloat-32 and in bfloat16, and with FlashAttention 2.
 AMPERE = (8, 0)
 
-SHARES = "a part up to 1, or a whole number, as Ray shares GPUs out"  # GPUs of one worker
+SHARES = "a fraction up to 1 or a whole number, as Ray assigns GPUs"  # GPUs of one worker
 
 
 def is_share(gpus: float) -> bool:
-    """Whether Ray can give a worker so many; see SHARES."""
+    """Return whether Ray can assign this number of GPUs to a worker; see SHARES."""
     return gpus <= 1 or not gpus % 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class GpuKind:
-    """A kind of GPU; None: not known here.
+    """A GPU model; None: unknown."""
 
-    gib: its memory in GiB, of a kind that is sold in several sizes the smallest. peak: dense TFLOP/s of its tensor cores in bf16 (of V100
-    and T4 in fp16), as its maker prints them. is_old: made before Ampere.
-    """
-
-    gib: float | None = None
-    peak: float | None = None
-    is_old: bool = False
+    gib: float | None = None  # memory in GiB; of several sizes the smallest
+    peak: float | None = None  # dense TFLOP/s of its tensor cores in bf16 (V100, T4: fp16), by the manufacturer
+    is_old: bool = False  # made before Ampere
 
 
 GPUS = {
@@ -85,7 +81,7 @@ GPUS = {
 
 @contextmanager
 def environment_with(values: Mapping[str, str]) -> Iterator[None]:
-    """Within the context these variables have these values; behind it what they had before."""
+    """Set environment variables within the context and restore them afterwards."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -98,16 +94,15 @@ def environment_with(values: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
-YOUNG, MIDDLE, FULL = 50_000, 20, 100  # new objects, and how many of the smaller collections, until the next
+YOUNG, MIDDLE, FULL = 50_000, 20, 100  # thresholds of the three generations
 
 
 def collect_rarely() -> None:
-    """Have Python collect garbage less often in this process, unless it does so already.
+    """Raise the garbage collector's thresholds in this process, unless they are as high or it is off.
 
-    Libraries make a million objects while they are imported, and Python walks through all of them again and again:
-    1.5 to 1.9 of the 8 seconds that a worker imports for. Training leaves nothing that only a cycle holds
-    (none after 25 steps), so nothing waits for it. When the process ends, what is left goes with it: looking for it took most of a second.
-    Commands and workers call this first; a person's own Python is left as it is.
+    Imports create a million objects, and collecting among them took 1.5 to 1.9 of the 8 seconds in which a worker imports. Training leaves
+    no reference cycles (none after 25 steps). The collection at exit, most of a second, is skipped. Commands and workers call this first;
+    importing sentdist does not.
     """
     if 0 < gc.get_threshold()[0] < YOUNG:
         gc.set_threshold(YOUNG, MIDDLE, FULL)
@@ -115,10 +110,10 @@ def collect_rarely() -> None:
 
 
 def pass_over_libraries(known: int) -> int:
-    """Take what lives in this process now out of the collector's sight if libraries came since it had `known` modules; how many it has now.
+    """Exclude all living objects from garbage collection if modules were imported since there were `known`; return their number now.
 
-    For between two pieces of work, when nothing of the last one is held: what is left are libraries, half a million objects (MiniLM's
-    training by plain torch; DeepSpeed brings 120,000 more), of which none ever goes. Each collection walks through all that it sees.
+    Call it between two pieces of work, when only libraries are left: half a million objects (MiniLM's training with plain torch; DeepSpeed
+    adds 120,000) that are never freed and that each collection would visit.
     """
     if len(sys.modules) > known:
         gc.freeze()
@@ -129,15 +124,13 @@ _received: int | None = None
 
 
 def end_on_sigterm() -> None:
-    """From now on SIGTERM raises SystemExit. `ray job stop` sends it and kills 3 s later: leave the board in that time, so that work
-    nobody waits for ends, too."""
+    """Have SIGTERM raise SystemExit, so that work that only this process waits for ends: `ray job stop` sends it and kills 3 s later."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _stop)
 
 
 def with_signal_code(ending: SystemExit) -> SystemExit:
-    """How this process ends: where a signal has ended it, with the signal's exit code. Ray raises its own SystemExit, a sentence, in place
-    of one that reaches its waiting calls."""
+    """Return the SystemExit with the exit code of the signal received, if any: Ray's waiting calls replace it by one with a sentence."""
     return ending if _received is None else SystemExit(128 + _received)
 
 

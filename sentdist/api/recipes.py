@@ -1,4 +1,4 @@
-"""Recipes planned and built in this process, as a Python program asks for them."""
+"""Python API for recipes: plan, run, sweep; train on a user's rows and write the encoder."""
 
 from __future__ import annotations
 
@@ -31,13 +31,19 @@ AnyRecipe = Recipe | str | Path
 
 
 def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None) -> Plan:
-    """What a recipe comes to: its `trials`, each ending in scores, and all `stages`, each once, inputs before users. Nothing is started.
+    """Plan a recipe without starting anything.
 
-    recipe: a `Recipe`, or the path of one. overrides: fields to change, as `--set`: `["training.batch_size=32"]`.
+    Args:
+        recipe: a `Recipe`, or its path.
+        overrides: fields to change, as with `--set`: `["training.batch_size=32"]`; only with a path.
+        store, data: where artifacts and data are; None: SENTDIST_STORE (else `.sentdist/store`) and SENTDIST_DATA.
+
+    Returns:
+        Its `trials`, each ending in scores, and all `stages`, each once, inputs first.
 
     Raises:
-        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts; a recipe with `search`, which suggests
-            its trials as it goes.
+        RecipeError, DataError, EncoderError: mistakes that can be found before any work; a recipe with `search`, which chooses its trials
+            as it runs.
     """
     from sentdist.stages.planning.planned import planned_trials
 
@@ -47,16 +53,24 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
 def run(
     recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
-    """Build what a recipe needs without its grid, in this process; as `sentdist run --local`. What the store has is not built again.
+    """Build a recipe without its grid in this process, as `sentdist run --local`; stages in the store are not built again.
 
-    recipe, overrides: as in `plan`. print_line: takes each line of progress.
-    Of a recipe with `search`, the outcomes are those of what dev chose, trained with all seeds, and of the rows that are not trained; with
-    `confirm_seeds`, those of the fresh seeds come last.
+    Args:
+        recipe, overrides, store, data: as in `plan`.
+        print_line: called with each line of progress.
+
+    Returns:
+        An outcome for each trial. With `search`: those of the settings chosen on dev, trained with all seeds, and of untrained rows. With
+        `confirm_seeds`, those of the fresh seeds come last.
 
     Raises:
         RecipeError, DataError, EncoderError: mistakes, before anything is built.
-        StoreError: no room on the disk. TrainingDiverged: a loss or gradient that is not finite. The error of the first trial that fails is
-            raised once the others are built.
+        StoreError: no space on the disk. TrainingDiverged: a non-finite loss or gradient. The error of the first failed trial is raised
+            after the others are built.
+
+    Example:
+        outcomes = sentdist.run("rayjobs/recipes/demo.yaml", overrides=["seeds=[0]"])
+        print({outcome.method: outcome.scores for outcome in outcomes})
     """
     return _build(_recipe(recipe, overrides, has_grid=False), store, data, print_line)
 
@@ -64,7 +78,7 @@ def run(
 def sweep(
     recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
-    """Build all trials of a recipe, its grid included, in this process; as `sentdist sweep --local`. Arguments and errors as in `run`."""
+    """Build all trials of a recipe, including its grid, in this process, as `sentdist sweep --local`; otherwise like `run`."""
     return _build(_recipe(recipe, overrides), store, data, print_line)
 
 
@@ -73,7 +87,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
 
     found = given_data(data)
     place = store_root(given_store(store))
-    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded: a mistake is reported at once
+    asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
     from sentdist.execution.build_recipe import ThisProcess, build_recipe
 
@@ -103,20 +117,19 @@ def _recipe(recipe: AnyRecipe, overrides: Sequence[str], *, has_grid: bool = Tru
 
 
 KEY_LETTERS = 8
-ROWS = ".sentdist/data"  # where rows that a program gives are kept
+ROWS = ".sentdist/data"  # folder of rows given as Python values
 TRAINED = ".sentdist/trained"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedEncoder:
-    """An encoder that was trained on rows of one's own. folder: for `Encoder.load` and sentence-transformers. verdict: against the encoder
-    as it was, on held-out rows: `outcome`, `difference`, `line`. num_seeds: trainings whose weights it averages."""
+    """An encoder trained on a user's rows."""
 
-    folder: Path
-    verdict: Verdict
-    num_seeds: int
+    folder: Path  # for `Encoder.load` and sentence-transformers
+    verdict: Verdict  # against the untouched encoder on held-out rows: `outcome`, `difference`, `line`
+    num_seeds: int  # trainings whose weights it averages
 
-    def __repr__(self) -> str:  # a notebook would show a page of numbers
+    def __repr__(self) -> str:  # short for notebooks
         return f"TrainedEncoder({str(self.folder)!r}: {self.verdict.line})"
 
 
@@ -132,7 +145,7 @@ def train(
     data: Place = None,
     print_line: PrintLine = print,
 ) -> TrainedEncoder:
-    """Train an encoder once on rows of your own, with default settings for their shape, and compare it with the untouched one.
+    """Train an encoder once on your own rows, with default settings for their shape, and compare it with the untouched one.
 
     Args:
         rows: a file, a folder of its parts or `hub:OWNER/NAME@COMMIT`, as in `sentdist train`; or a list of dicts or tuples, a pandas
@@ -142,14 +155,18 @@ def train(
         columns: of the texts, then of the score; None: recognised.
         max_length: tokens of a text.
         out: folder for the encoder; None: below `.sentdist/trained`.
-        store, data: as in `run`.
-        print_line: takes each line of progress.
+        store, data: as in `plan`.
+        print_line: called with each line of progress.
 
     Returns:
-        The encoder's folder, with the verdict on rows that it was not trained on.
+        The encoder's folder and the verdict on held-out rows.
 
     Raises:
         RecipeError, DataError, EncoderError: mistakes, before anything is built.
+
+    Example:
+        trained = sentdist.train("faq.csv")
+        encoder = sentdist.Encoder.load(trained.folder)
     """
     from sentdist.stages.planning.planned import own_request
 
@@ -162,7 +179,7 @@ def train(
 
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
-    """Carry out the one training of a request in this process and hand its encoder over."""
+    """Run the training of a request in this process and write its encoder."""
     from sentdist.execution.build_recipe import ThisProcess
     from sentdist.execution.tuning import Tuning
 
@@ -176,7 +193,7 @@ def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Pa
 
 
 def can_show(request: OwnRequest) -> str:
-    """What the held-out rows can show, before anything is trained."""
+    """Return a sentence on the smallest difference that the test rows are likely to show."""
     return (
         f"The test has {counted(request.pin.num_test, 'item')}: a difference from the untouched encoder is likely to be shown from about "
         f"{request.smallest_difference:.1f} points on."
@@ -184,9 +201,9 @@ def can_show(request: OwnRequest) -> str:
 
 
 def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | None, data: Path | None) -> TrainedEncoder:
-    """Write the encoder of these trainings, the average of their weights, with a card that has its own scores.
+    """Write the encoder with the mean weights of these trainings and a card with its scores.
 
-    out: the folder in which its folder is made, named by the keys of the trainings; one that is there is kept.
+    Its folder below `out` is named by the keys of the trainings; an existing one is kept.
     """
     from sentdist.api.encoders import card_of
     from sentdist.plan.specs import EncoderSpec
@@ -212,7 +229,7 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
 
 
 def _written(artifacts: Sequence[Artifact], out: Path, store: ArtifactStore, *, max_length: int) -> Path:
-    """The folder of the encoder whose weights are the mean of these trainings'."""
+    """The folder of the encoder with the mean weights of these trainings, written if missing."""
     from sentdist.api.encoders import export_encoder
     from sentdist.inference.export import average_encoders
     from sentdist.plan.specs import EncoderUse
@@ -232,7 +249,7 @@ def _written(artifacts: Sequence[Artifact], out: Path, store: ArtifactStore, *, 
 
 
 def _scores_of(folder: Path, pooling: str, trained: Trained, request: OwnRequest, *, store: str | None, data: Path | None) -> Scores:
-    """The scores of the encoder in a folder on the test rows of these trainings, built in this process."""
+    """The stage of scores of the encoder in a folder on the test rows of these trainings, built in this process."""
     from sentdist.plan.recipe import recipe_from_values
     from sentdist.stages.local import build_all
     from sentdist.stages.planning.planned import planned_recipe
@@ -246,10 +263,10 @@ def _scores_of(folder: Path, pooling: str, trained: Trained, request: OwnRequest
 
 
 def as_file(rows: Any) -> str:
-    """A file with these rows; a path, or what the hub has, as it is.
+    """Write rows to a Parquet file named by their digest and return its path; a path or hub name is returned unchanged.
 
     Raises:
-        DataError: what holds no rows.
+        DataError: not rows with equal columns.
     """
     if isinstance(rows, str | Path):
         return str(rows)
@@ -275,7 +292,7 @@ def as_file(rows: Any) -> str:
 
 
 def _names(row: Sequence[object]) -> Sequence[str]:
-    """What the columns of tuples are called: those of graded pairs where the third is a number, else of pairs and triplets."""
+    """Column names of tuples: graded pairs if the third value is a number, else pairs or triplets."""
     if len(row) == 3 and isinstance(row[2], int | float):
         return ("sentence1", "sentence2", "score")
     return ("anchor", "positive", *(f"negative_{number}" if number > 1 else "negative" for number in range(1, len(row) - 1)))

@@ -1,4 +1,4 @@
-"""Commands that use an encoder: encode, similarity, export."""
+"""Commands that use an encoder: encode, similarity, export, pin, push."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from sentdist.plan.specs import EncoderUse
 
 
-DIRECTIONS = ("max_both", "one")  # the first where none is named
+DIRECTIONS = ("max_both", "one")  # the first is the default
 
 
 def encode(
@@ -68,19 +68,18 @@ def encode(
     column: TextColumn = None,
     id_column: Annotated[
         str | None,
-        typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet; rows without a sentence are left out."),
+        typer.Option("--id", help="Column of ids to write beside the embeddings in Parquet; rows without a sentence are left out."),
     ] = None,
     normalize: Annotated[
         bool,
         typer.Option(
             "--normalize",
-            help="Embeddings of length 1. Without it their length is that of the pooling, also where a checkpoint asks "
-            "sentence-transformers to normalize.",
+            help="Embeddings of length 1. Without it they are not normalized, even if the checkpoint has sentence-transformers do so.",
         ),
     ] = False,
     prompt: SentencePrompt = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Type on disk: float32 or float16.")] = "float32",
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on this many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
     gpu_type: GpuType = None,
     precision: EncodingPrecision = "fp32",
@@ -92,7 +91,7 @@ def encode(
 ) -> None:
     """Write the embeddings of a file of sentences.
 
-    Of any size: it is read, embedded and written in batches.
+    The file may have any size: it is read, embedded and written in batches.
     """
     from sentdist.data.cells import LeftOut
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
@@ -103,10 +102,10 @@ def encode(
     gpus = named_gpus(gpus_per_worker, gpu_type)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
-        raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
+        raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which can hold ids", remedy="Leave --id out.")
     _check_order(encoder, file)
-    left_out = None if id_column is None else LeftOut()  # ids say which row is which
-    # Before torch is loaded: a mistake is reported at once.
+    left_out = None if id_column is None else LeftOut()  # ids identify the rows
+    # Before torch is loaded, so that mistakes are reported at once.
     texts = found_texts(file, columns=given_names(column), id_column=id_column, left_out=left_out)
     if texts.others:
         texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
@@ -133,7 +132,7 @@ def encode(
 
 
 def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, EmbeddedBatches | None]:
-    """On what a file is encoded, for people; and what makes its batches, where workers do. runtime: theirs."""
+    """A description of the devices, and the batches of embeddings if workers of this runtime make them."""
     if runtime is None:
         return devices_here(), None
     from sentdist.execution.parallel.file_encoder import WorkerEncoding
@@ -145,15 +144,16 @@ def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, E
 def similarity(
     encoder: EncoderName,
     first: Annotated[str, typer.Argument(metavar="A", help="A sentence, or a file of sentences (or of pairs).", show_default=False)],
-    second: Annotated[str | None, typer.Argument(metavar="B", help="Another one; no B: A has both columns.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Another one; without B, A has both columns.")] = None,
     column: Annotated[
-        list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
+        list[str] | None, typer.Option("--column", help="Column of sentences in a table; twice for a file of pairs, or for two files.")
     ] = None,
     relation: RelationWeights = None,
     directions: Annotated[
         str | None,
         typer.Option(
-            "--directions", help=f"Of relations: max_both, the greater of both directions, or one, A as head.  [default: {DIRECTIONS[0]}]"
+            "--directions",
+            help=f"With --relation: max_both (the greater of both directions) or one (A as head).  [default: {DIRECTIONS[0]}]",
         ),
     ] = None,
     prompt: SentencePrompt = None,
@@ -165,9 +165,9 @@ def similarity(
     overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
-    """Say how alike sentences are.
+    """Print the similarity of sentences.
 
-    Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
+    Of two sentences, or of the pairs in one or two files: one score a line, by cosine or by relations.
     """
     from sentdist.data.texts import looks_like_a_file
     from sentdist.inference.export import check_output
@@ -183,7 +183,7 @@ def similarity(
     if second is None and len(first.split()) > 1 and not looks_like_a_file(first):
         raise DataError(
             where="sentdist similarity", found=f"one sentence, {brief(first)}", expected="two, or a file of pairs",
-            remedy="Give the other one behind it.",
+            remedy="Add the other one.",
         )  # fmt: skip
     if second is not None and not looks_like_a_file(first) and not looks_like_a_file(second):
         if out is not None or column:
@@ -207,14 +207,13 @@ def export(
 ) -> None:
     """Write an encoder for use elsewhere.
 
-    As a folder that sentence-transformers loads, with the encoder's prompts (one that was trained here has none: no training adds them), or
-    as an ONNX graph with its tokenizer.
+    As a folder that sentence-transformers loads, with the encoder's prompts (training adds none), or as an ONNX graph with its tokenizer.
     """
     from sentdist.api.encoders import as_trained, export_encoder
 
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
-    folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded, to report mistakes at once
 
     if kind == "onnx":
         from sentdist.inference.export_formats import export_graph
@@ -225,7 +224,7 @@ def export(
             "largest number"
         )
         if any(named_prompts(folder)[0].values()):
-            typer.echo("The encoder's prompts are no part of the graph: write them before sentences.")
+            typer.echo("The graph does not include the encoder's prompts: add them before sentences.")
     else:
         export_encoder(use, to, open_store(store))
         length = "; its embeddings have length 1, as those of `encode --normalize`" if ends_in_normalize(to) else ""
@@ -233,7 +232,7 @@ def export(
 
 
 def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt]:
-    """The use of an encoder with the prompt of its sentences, and which that is; looked for before torch is loaded."""
+    """The use of an encoder with the prompt for sentences, and the prompt; without loading torch."""
     from sentdist.inference.opening import Prompts
 
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
@@ -242,7 +241,7 @@ def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt
 
 
 def _print_pair(use: EncoderUse, prompt: Prompt, first: str, second: str, weights: dict[str, float], directions: str) -> None:
-    """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
+    """Print one score, or without weights the cosine and the cosines by each relation of the encoder."""
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import cosines_by_relation, pair_scorer
 
@@ -295,11 +294,11 @@ def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> 
 
 
 def _check_order(encoder: str, file: str) -> None:
-    """Refuse a file in the place of the encoder."""
+    """Raise DataError if a file is given as the encoder."""
     if is_file_of_sentences(encoder):
         raise DataError(
             where=encoder, found="a file of sentences", expected="an encoder first, then the file",
-            remedy=f"Turn them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",
+            remedy=f"Swap them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",
         )  # fmt: skip
 
 
@@ -312,12 +311,12 @@ def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Tex
 
 
 def pin(
-    name: Annotated[str, typer.Argument(help="OWNER/NAME of an encoder; hub:OWNER/NAME of a data set.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="OWNER/NAME of an encoder, or hub:OWNER/NAME of a data set.", show_default=False)],
     revision: Annotated[str | None, typer.Option("--revision", help="A branch or tag.  [default: main]", show_default=False)] = None,
 ) -> None:
-    """Print the commit of a name on the Hugging Face Hub.
+    """Print the current commit of a repository on the Hugging Face Hub.
 
-    Which a recipe needs beside the name, so that it means the same tomorrow.
+    A recipe needs it beside the name, so that it stays reproducible.
     """
     from sentdist.inference.export import commit_of
 
@@ -333,21 +332,19 @@ def pin(
 
 def push(
     encoder: Annotated[str, typer.Argument(help="Key or label of a training.", show_default=False, autocompletion=trainings)],
-    to: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if it is not there.", show_default=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run/--send", help="Only print the card and the files; or send them.")] = True,
-    private: Annotated[bool, typer.Option("--private/--public", help="Who may see a repository that is made.")] = True,
-    licence: Annotated[str | None, typer.Option("--licence", help="As the hub spells it, such as apache-2.0.", show_default=False)] = None,
+    to: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if missing.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run/--send", help="Only print the card and the files, or send them.")] = True,
+    private: Annotated[bool, typer.Option("--private/--public", help="Visibility of a new repository.")] = True,
+    licence: Annotated[str | None, typer.Option("--licence", help="The hub's name for it, such as apache-2.0.", show_default=False)] = None,
     language: Annotated[
         str | None,
-        typer.Option(
-            "--language", help="Of the texts, as the hub spells it; left out: what the base model's card says.", show_default=False
-        ),
+        typer.Option("--language", help="The hub's code for the texts' language.  [default: that of the base model]", show_default=False),
     ] = None,
     store: StoreRoot = None,
 ) -> None:
     """Send an encoder and its card to the Hugging Face Hub.
 
-    The card has its scores with intervals, its data with leaks, settings, licence, citations. Without --send nothing leaves this machine.
+    The card has scores with intervals, data with leaks, settings, licence and citations. Without --send nothing leaves this machine.
     """
     from sentdist.api.encoders import card_of, export_encoder
     from sentdist.inference.export import check_name, send_folder

@@ -30,15 +30,13 @@ if TYPE_CHECKING:
     from sentdist.store.garbage import Forecast
 
 
-Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, the same numbers.")]
+Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, with the same results.")]
 
 
-def schema(
-    out: Annotated[Path | None, typer.Option("--out", help="Write it to this file.", show_default=False)] = None,
-) -> None:
-    """Print the JSON schema of a recipe.
+def schema(out: Annotated[Path | None, typer.Option("--out", help="Write it to a file.", show_default=False)] = None) -> None:
+    """Print the JSON schema of recipes.
 
-    An editor uses it for every recipe whose first line names it:
+    Editors use it for a recipe whose first line names it:
 
     # yaml-language-server: $schema=FILE
     """
@@ -63,25 +61,26 @@ def plan(
 ) -> None:
     """Show what a recipe will build.
 
-    What is in the store, what will be built, how much work that is. Writes the JSON schema that the recipe's first line names for editors.
+    Lists finished and missing stages and the work left. Writes the JSON schema that the recipe's first line names for editors.
     """
     from sentdist.execution.plan_facts import disk_estimate, plan_facts
     from sentdist.plan.schema import keep_schema_of
     from sentdist.plan.unroll import Plan
+    from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
     check_choice("--format", output, FORMATS)
     is_json = output == "json"
     check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
-    devices = None if on is None else _devices(on)  # what is wrong with it is reported before the table
+    devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
-    if recipe.is_file():  # not one taken by its name, which lies among the package's files
+    if recipe.is_file():  # not a shipped recipe given by name
         keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
         if trials or devices is not None or is_json:
             raise RecipeError(
                 where="--format json" if is_json else "--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
-                expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search suggests its trials as it goes.",
+                expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search chooses its trials as it runs.",
             )  # fmt: skip
         print_space(unrolled, context)
         return
@@ -92,13 +91,13 @@ def plan(
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
-    console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing spares {ahead.saved}.")
+    console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing saves {ahead.saved}.")
     console.print(ahead.work_left, highlight=False)
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
     if to_build:
         console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if fresh := unrolled.recipe.confirm_seeds:
-        chosen = f"Then the cell that dev chooses and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
+        chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
         console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
     if devices is not None:
         for line in _on_devices(devices, unrolled, context, to_build):
@@ -110,7 +109,7 @@ def plan(
 
 
 def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
-    """A row a kind of stage: how many there are, how many are built, what they are fed."""
+    """A row for each kind of stage: how many there are, how many are built, and their sentences."""
     title = f"{unrolled.recipe.name}: {counted(len(unrolled.trials), 'trial')}"
     table = empty_table(title, "stage", "mentioned", "distinct", "in the store", "to build", "sentences")
     for kind in ahead.kinds:
@@ -120,14 +119,8 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
     return table
 
 
-def _devices(given: str) -> Devices:
-    from sentdist.stages.planning.device_forecast import Devices
-
-    return Devices.named(given)
-
-
 def _parameters(context: Context) -> Parameters:
-    """Looks up the number of an encoder's parameters, by its configuration."""
+    """Look up the parameters of encoders by their configurations."""
     from sentdist.stages.planning.device_forecast import parameters_by
     from sentdist.stages.planning.resolve import encoder_configuration
 
@@ -135,7 +128,7 @@ def _parameters(context: Context) -> Parameters:
 
 
 def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
-    """What is left on some GPUs, and how far such a forecast was off for what is finished."""
+    """The forecast for these GPUs, and the error of this forecast for finished stages."""
     from sentdist.stages.planning.device_forecast import device_forecast, forecast_check
 
     parameters = _parameters(context)
@@ -148,9 +141,9 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
 
 
 def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
-    """Build what a recipe needs, without its grid.
+    """Build a recipe without its grid.
 
-    As a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
+    Like a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
     """
     _build("run", recipe, overrides or [], store, data, local=local)
 
@@ -164,21 +157,21 @@ def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = No
 
 
 def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataPlace = None) -> None:
-    """Send a sweep to the cluster as a Ray job.
+    """Submit a sweep to the cluster as a Ray job.
 
-    Prints its lines and ends with its exit code. Ctrl-C ends that, not the sweep: `sentdist stop` ends it.
+    Prints its output and ends with its exit code. Ctrl-C ends the output only; `sentdist stop` ends the sweep.
     """
     from sentdist.execution.jobs import follow, job_environment, submit_sweep, use_servers_of
     from sentdist.plan.recipe import Recipe
     from sentdist.plan.unroll import check_takes_effect
 
-    loaded = Recipe.load(recipe, overrides or [])  # data and store are those of the cluster, where it is planned
+    loaded = Recipe.load(recipe, overrides or [])  # it is planned on the cluster, with its data and store
     check_takes_effect(loaded, overrides or [])
     use_servers_of(Path.cwd(), os.environ)
     changes = [word for override in overrides or [] for word in ("--set", override)]
     environment = job_environment(os.environ, SENTDIST_STORE=store, SENTDIST_DATA=data)
     job = submit_sweep(job_command("sweep", recipe, *changes, store=None, data=None), loaded.name, environment)
-    typer.echo(f"Sent as job {job.id}. Ctrl-C ends this output, not the sweep: `sentdist stop {loaded.name}` ends that.")
+    typer.echo(f"Submitted as job {job.id}. Ctrl-C ends this output only; `sentdist stop {loaded.name}` ends the sweep.")
     try:
         raise typer.Exit(follow(job, typer.echo))
     except KeyboardInterrupt:
@@ -188,22 +181,20 @@ def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = N
 
 def stop(
     sweep: Annotated[
-        str | None, typer.Argument(help="Its name, which is that of its recipe.", show_default=False, autocompletion=sweeps)
+        str | None, typer.Argument(help="Name of the sweep, that of its recipe.", show_default=False, autocompletion=sweeps)
     ] = None,
-    all_sweeps: Annotated[bool, typer.Option("--all", help="All that the cluster is building.")] = False,
+    all_sweeps: Annotated[bool, typer.Option("--all", help="All sweeps of the cluster.")] = False,
 ) -> None:
-    """End a sweep that a cluster is building.
+    """Stop a sweep on a cluster.
 
-    What only it needs ends, also when its driver is gone; what is finished is kept.
-    Submitted again, trainings go on from their last checkpoints.
+    Ends the stages that only this sweep needs, even if its driver is gone; finished stages are kept.
+    Submitted again, trainings resume from their last checkpoints.
     """
     if (sweep is None) != all_sweeps:
         raise RecipeError(
-            where="sentdist stop",
-            found="no sweep" if sweep is None else f"{sweep} and --all",
-            expected="one of them",
-            remedy="Name a sweep, or say --all.",
-        )
+            where="sentdist stop", found="no sweep" if sweep is None else f"{sweep} and --all", expected="one of them",
+            remedy="Name a sweep, or use --all.",
+        )  # fmt: skip
 
     from sentdist.execution.board.client import stop_sweeps
     from sentdist.execution.cluster.connection import check_auth_mode, connect
@@ -212,12 +203,12 @@ def stop(
     connect()
     for stopped in stop_sweeps(sweep):
         ended = counted(stopped.num_ended, "unfinished stage")
-        typer.echo(f"{stopped.sweep}: stopped, and with it {ended} that nothing else needs. What is finished is kept.")
+        typer.echo(f"{stopped.sweep}: stopped, with {ended} that nothing else needs. What is finished is kept.")
 
 
 def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
     without_grid = ["sweep={}"] if command == "run" else []
-    # Before torch and Ray are loaded: a mistake is reported at once.
+    # Before torch and Ray are loaded, so that mistakes are reported at once.
     asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
     changes = [word for override in overrides for word in ("--set", override)]
     job = job_command(command, recipe, *changes, store=store, data=data)
@@ -225,8 +216,10 @@ def _build(command: str, recipe: Path, overrides: list[str], store: str | None, 
 
 
 def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
-    """The command by which the cluster itself could drive it. A job runs in a copy of the folder that it is submitted from, which has no
-    .sentdist/, and from which ../ leads elsewhere."""
+    """Return the command with which a job of the cluster can drive the sweep.
+
+    A job runs in a copy of the folder that it is submitted from, without .sentdist/ and with another parent folder.
+    """
     stays = recipe.expanduser().absolute() if {".sentdist", "..", "~"} & {*recipe.parts} else recipe
     places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
     places += ["--data", str(data.expanduser().absolute())] if data else []
@@ -236,7 +229,7 @@ def job_command(command: str, recipe: Path, *options: str, store: str | None, da
 def _planned(
     recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, is_quiet: bool = False
 ) -> tuple[Plan | PlannedSearch, Context]:
-    """What a recipe asks for: trials, or a search for them. is_quiet: whether stdout is for the plan alone."""
+    """The plan of a recipe, or its search. is_quiet: print notes on stderr."""
     from sentdist.plan.recipe import Recipe
     from sentdist.plan.unroll import Plan, check_takes_effect
     from sentdist.stages.planning.planned import requested
@@ -250,7 +243,7 @@ def _planned(
 
 
 def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str, reports: bool = True) -> None:
-    """Build what a recipe asks for, in this process or on a cluster. job, reports: see `build_on_cluster`."""
+    """Build a plan or run a search, in this process or on a cluster. job, reports: see `build_on_cluster`."""
     with explain_interrupt(local=local):
         if local:
             build_within(asked, context, data)
@@ -259,7 +252,7 @@ def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, 
 
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
-    """Carry it out in this process, with its tables at the end. data: where confirmations find what the plan has found."""
+    """Build in this process and print the results. data: the data root, also for confirmations."""
     from sentdist.execution.build_recipe import ThisProcess
     from sentdist.machine import end_on_sigterm
     from sentdist.tracking.server import is_server, no_server
@@ -267,7 +260,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     if tracking and not is_server(tracking):
-        typer.echo(f"MLflow is left out: {no_server(tracking)}", err=True)
+        typer.echo(f"MLflow is not used: {no_server(tracking)}", err=True)
         tracking = None
     done = _built(asked, context, data, ThisProcess(), tracking=tracking)
     if tracking:
@@ -278,7 +271,7 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
 def _built(
     asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Workplace, *, tracking: str | None
 ) -> list[BuiltPlan]:
-    """What `build_recipe` gives, each with its progress and its tables."""
+    """Run `build_recipe`, with progress and tables of results."""
     from sentdist.execution.build_recipe import build_recipe
 
     done = []
@@ -289,9 +282,14 @@ def _built(
 
 
 def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool) -> None:
-    """Drive it from this process: as a job of the cluster, or from a machine that sees the same files as its nodes.
+    """Build on the cluster, driven by this process: a job of the cluster, or a machine that sees the same files as its nodes.
 
-    job: module and arguments by which the cluster could drive it. reports: with a report and the best encoder in MLflow.
+    Args:
+        asked: the plan or search.
+        context: of its stages.
+        data: the data root.
+        job: module and arguments with which a job can drive it, to be printed.
+        reports: write a report, and register the best encoder in MLflow.
     """
     from sentdist.execution.build_recipe import Cluster
     from sentdist.execution.cluster.connection import connect_to_drive

@@ -1,4 +1,4 @@
-"""Commands that tell what was built and found: report, explain, track."""
+"""Commands that show results and what is available: report, explain, track, leaks, objectives, tasks, recipes, models."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ def report(
         str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False, autocompletion=sweeps)
     ] = None,
     paper: Annotated[
-        str | None,
-        typer.Option("--paper", help=f"All tables of a paper, ours under theirs: {', '.join(PAPERS)}.", autocompletion=papers),
+        str | None, typer.Option("--paper", help=f"All tables of a paper, with ours below: {', '.join(PAPERS)}.", autocompletion=papers)
     ] = None,
     store: StoreRoot = None,
     out: Annotated[
@@ -39,14 +38,14 @@ def report(
 ) -> None:
     """Write the tables and figures of a sweep, or those of a paper.
 
-    As Markdown and as one HTML file.
+    Writes Markdown and one HTML file.
     """
     _check_one_of(sweep, paper, store)
     if out is not None:
         check_folder(out)
     if sweep is not None:
         opened = open_store(store)
-        _check_started(opened, sweep)  # before what draws is loaded, which takes seconds
+        _check_started(opened, sweep)  # before plotting is imported, which takes seconds
 
         from sentdist.report.sweep_report import report_sweep
 
@@ -71,15 +70,13 @@ def _check_one_of(sweep: str | None, paper: str | None, store: str | None) -> No
     if (sweep is None) == (paper is None):
         found = "neither a sweep nor --paper" if sweep is None else f"{sweep} and --paper {paper}"
         raise DataError(
-            where="sentdist report",
-            found=found,
-            expected="one of the two",
+            where="sentdist report", found=found, expected="one of the two",
             remedy=_sweeps_there(open_store(store)) if sweep is None else "Leave one of them out.",
-        )
+        )  # fmt: skip
 
 
 def _check_started(store: ArtifactStore, name: str) -> None:
-    """Refuse a name that is neither a sweep's nor a search's: StoreError."""
+    """Raise StoreError unless it names a sweep or a search."""
     from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
 
@@ -95,7 +92,7 @@ def _sweeps_there(store: ArtifactStore) -> str:
 
 
 def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict[str, str]:
-    """Pages of the tracker that show a search; none without a server, or of a sweep."""
+    """The tracker's pages of a search; none without a server or for a sweep."""
     from sentdist.store.searches import find_search
 
     search = find_search(store, name) if tracking else None
@@ -107,7 +104,7 @@ def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict
 
 
 def explain(
-    first: Annotated[str, typer.Argument(help="The beginning of a key, or a place.", show_default=False)],
+    first: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.", show_default=False)],
     second: Annotated[str, typer.Argument(help="The other one, named in the same way.", show_default=False)],
     store: StoreRoot = None,
 ) -> None:
@@ -127,18 +124,16 @@ def explain(
 
 
 def track(
-    rebuild: Annotated[
-        bool, typer.Option("--rebuild", help="Write what the store knows into MLflow; runs that are there stay as they are.")
-    ] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Write the store's records into MLflow; existing runs are unchanged.")] = False,
     sweep: Annotated[str | None, typer.Argument(help="Only this sweep.")] = None,
     store: StoreRoot = None,
     uri: Annotated[
         str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
     ] = "http://127.0.0.1:5001",
 ) -> None:
-    """Bring MLflow up to date from the records in the store.
+    """Update MLflow from the records in the store.
 
-    With --rebuild; without it nothing is done.
+    Does nothing without --rebuild.
     """
     if not rebuild:
         typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.", err=True)
@@ -155,10 +150,8 @@ def track(
             f"{counted(found.num_runs, 'run')} up to date"
         )
         if found.not_understood:
-            typer.echo(
-                f"Of another version, with fields that this one does not know, so runs without parameters: {listed(found.not_understood)}"
-            )
-    typer.echo(f"MLflow at {without_secrets(uri)} shows what is in {opened.shown}.")
+            typer.echo(f"Written by another version, with unknown fields, hence runs without parameters: {listed(found.not_understood)}")
+    typer.echo(f"MLflow at {without_secrets(uri)} is up to date with {opened.shown}.")
 
 
 def leaks(
@@ -170,11 +163,11 @@ def leaks(
         Path | None, typer.Option("--out", help="CSV of all items found.  [default: .sentdist/leaks/NAME.csv]", show_default=False)
     ] = None,
 ) -> None:
-    """Count what a recipe's training data hold of its test sets.
+    """Count items of a recipe's test sets in its training data.
 
-    Whole items as written, folded or nearly, and sentences alone.
+    Counts whole items that are equal, equal after folding, or nearly equal, and single sentences.
 
-    Builds the corpora that the store lacks, and keeps what it finds there: reports of the recipe's sweep then mark the scores concerned.
+    Builds missing corpora and saves the results in the store: reports of the recipe's sweep then mark affected scores.
     """
     from sentdist.stages.planning.planned import planned
 
@@ -211,9 +204,7 @@ def leaks(
 FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
 
 
-def objectives(
-    markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False,
-) -> None:
+def objectives(markdown: Annotated[bool, typer.Option("--markdown", help="As a table in Markdown.")] = False) -> None:
     """List the objectives that a recipe can name."""
     from sentdist.plan.objectives import OBJECTIVES, objective_rows
     from sentdist.text import markdown_table
@@ -231,7 +222,7 @@ def objectives(
 def tasks() -> None:
     """List the tasks that score encoders.
 
-    By kind, with what data of your own need to be of one, as KIND=SOURCE@SPLIT; then the groups, which `--tasks` and recipes take, too.
+    By kind, with the format of your own data (KIND=SOURCE@SPLIT); then the groups, which `--tasks` and recipes accept, too.
     """
     from sentdist.plan.task_kinds import TASK_KINDS
     from sentdist.plan.task_names import OWN
@@ -251,7 +242,7 @@ def tasks() -> None:
 
 
 def recipes() -> None:
-    """List the recipes that ship, with what they are."""
+    """List the shipped recipes."""
     from sentdist.files import reading
 
     console = open_console()
@@ -262,17 +253,14 @@ def recipes() -> None:
 
 
 def _about(lines: list[str]) -> str:
-    """What a recipe's comment says before its table of facts, over as many lines as that takes."""
+    """The text of a recipe's comment before its table of facts."""
     comment = [line for line in lines if line.startswith("#") and "yaml-language-server" not in line]
     facts = next((number for number, line in enumerate(comment) if FACT.match(line)), len(comment))
     return " ".join(line.removeprefix("#").strip() for line in comment[:facts])
 
 
 def models(store: StoreRoot = None) -> None:
-    """List the encoders that can be named.
-
-    Those that packages carry, and those that were trained here.
-    """
+    """List packaged encoders and those trained here."""
     import importlib.util
 
     from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS

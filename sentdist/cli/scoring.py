@@ -46,18 +46,17 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 OutputFormat = Annotated[
-    str,
-    typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; what else there is to say goes to stderr."),
+    str, typer.Option("--format", help="table, or json: all numbers unrounded, for other programs; notes go to stderr.")
 ]
 
 
 def print_json(values: Mapping[str, object]) -> None:
-    """One object."""
+    """Print a JSON object."""
     typer.echo(json.dumps(values, indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_scores(title: str, lines: Sequence[ScoreLine], folder: Path) -> None:
-    """A table, and what there is to say of it. folder: of the artifact."""
+    """Print a table of scores with its notes; folder: of the artifact."""
     table = empty_table(title, "task", "measure", "× 100", "95 % on other items", "n", "not scored")
     for line in lines:
         interval = "" if line.interval is None else f"{line.interval.low:.2f} to {line.interval.high:.2f}"
@@ -72,7 +71,7 @@ def print_scores(title: str, lines: Sequence[ScoreLine], folder: Path) -> None:
 
 
 def print_compared(title: str, labels: tuple[str, str], found: Compared, opinion: Iterable[str], *, output: str) -> None:
-    """A table and its sentences, or JSON. opinion: a second one on the same differences. output: one of FORMATS."""
+    """Print a comparison as a table with sentences, or as JSON. opinion: sentences of a second test. output: one of FORMATS."""
     if output == "table":
         _print_differences(title, found)
         for sentence in (found.sentence, *found.notes, *opinion):
@@ -96,13 +95,12 @@ def _print_differences(title: str, found: Compared) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class MtebSide:
-    """One of two that are compared. kept: what mteb has kept of it; None for an encoder, which mteb is to run first. use: that encoder.
-    options: what was given for this side alone."""
+    """One of the two sides of a comparison on mteb's tasks."""
 
     name: str
-    kept: Predictions | None
-    use: Callable[[], EncoderUse]
-    options: Mapping[str, object]
+    kept: Predictions | None  # saved by mteb; None: an encoder, which mteb runs first
+    use: Callable[[], EncoderUse]  # that encoder
+    options: Mapping[str, object]  # given for this side only
 
     @classmethod
     def of(cls, name: str, use: Callable[[], EncoderUse], **options: object) -> MtebSide:
@@ -112,11 +110,11 @@ class MtebSide:
 
 
 def score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, output: str, without: Mapping[str, object]) -> None:
-    """Have mteb score the encoder on its own tasks. without: options that have no effect then, with what was given."""
+    """Have mteb score the encoder on its tasks. without: values of options that have no effect then."""
     refused = next((name for name, value in without.items() if value), None)
     if not tasks or out is None or refused:
         found = "--out without --mteb" if not tasks else f"{refused} beside --mteb" if refused else "--mteb without --out"
-        remedy = "Name tasks of one kind." if refused else "Say where to write: --out DIR."
+        remedy = "Leave one of them out." if refused else "Add --out DIR."
         if not tasks:
             remedy = "Leave --out out: scores of --tasks are kept in the store."
         raise DataError(where="sentdist evaluate", found=found, expected="--mteb TASK --out DIR, or --tasks", remedy=remedy)
@@ -124,7 +122,7 @@ def score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, output
 
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
 
-    found_tasks = mteb_tasks(tasks)  # mistakes in names are reported before anything is loaded
+    found_tasks = mteb_tasks(tasks)  # before the encoder is loaded, to report mistakes at once
     scores = score_on_mteb(_loaded(use), found_tasks, out)
     if output == "json":
         print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
@@ -133,16 +131,16 @@ def score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, output
     for score in scores:
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
-    typer.echo(f"In mteb's format: {out}/results; of each item, for `sentdist compare`: {out}/predictions")
+    typer.echo(f"Results in mteb's format: {out}/results; predictions, for `sentdist compare`: {out}/predictions")
 
 
 def compare_by_mteb(
     sides: tuple[MtebSide, MtebSide], tasks: list[str] | None, out: Path | None, opinion: Callable[[Compared], Iterable[str]],
     *, output: str, of_encoders: Mapping[str, object], without: Mapping[str, object],
 ) -> None:  # fmt: skip
-    """Compare what mteb has kept of two; an encoder it runs first, on the tasks of the other side or on those that are named.
+    """Compare two sides by mteb's predictions; mteb first runs encoders, on the named tasks or those of the other side.
 
-    of_encoders: options that have an effect where a side is an encoder; without: options that never have one.
+    of_encoders: options that have an effect only if a side is an encoder; without: options without effect.
     """
     encoders, folders = ([side for side in sides if (side.kept is None) is is_encoder] for is_encoder in (True, False))
     unused = {**without, **{name: value for side in folders for name, value in side.options.items()}}
@@ -153,7 +151,7 @@ def compare_by_mteb(
     from sentdist.report.evaluated import compare_evaluated
 
     named = tasks or [name for side in folders if side.kept is not None for name in side.kept.files]
-    asked = mteb_tasks(named) if encoders else []  # mistakes in names are reported before anything is loaded
+    asked = mteb_tasks(named) if encoders else []  # before an encoder is loaded, to report mistakes at once
     first, second = (side.kept or _run(side.use(), asked, out) for side in sides)
     if first.folder.resolve() == second.folder.resolve():
         raise DataError(where="sentdist compare", found=f"{sides[0].name} twice", expected="two encoders", remedy="Name another one.")
@@ -170,8 +168,8 @@ def compare_by_mteb(
 def _check_options(encoders: list[MtebSide], unused: Mapping[str, object], tasks: list[str] | None, out: Path | None) -> None:
     if (refused := next((name for name, value in unused.items() if value), None)) is not None:
         raise DataError(
-            where="sentdist compare", found=f"{refused} beside predictions of mteb", expected="options of what mteb is to run",
-            remedy="Leave it out: what mteb has kept was made with the settings of then.",
+            where="sentdist compare", found=f"{refused} beside predictions of mteb", expected="options for encoders that mteb runs",
+            remedy="Leave it out: saved predictions keep their settings.",
         )  # fmt: skip
     if not encoders:
         return
@@ -183,7 +181,7 @@ def _check_options(encoders: list[MtebSide], unused: Mapping[str, object], tasks
             if tasks
             else f"{encoders[0].name} beside predictions of mteb"
         )
-        remedy = "Name tasks of mteb." if out is not None else "Say where mteb writes what the encoder answers to its tasks: --out DIR."
+        remedy = "Name tasks of mteb." if out is not None else "Add --out DIR for mteb's results and predictions."
         raise DataError(
             where="sentdist compare", found=found, expected="two folders of predictions, or --mteb TASK --out DIR", remedy=remedy
         )
@@ -194,7 +192,7 @@ def _run(use: EncoderUse, tasks: list[object], out: Path | None) -> Predictions:
     from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.mteb_tasks import MtebEncoder, score_on_mteb
 
-    assert out is not None, "it was looked for"
+    assert out is not None, "checked before"
     loaded = _loaded(use)
     score_on_mteb(loaded, tasks, out)
     found = Predictions.of(str(MtebEncoder(loaded).predictions_below(out)))
@@ -203,20 +201,18 @@ def _run(use: EncoderUse, tasks: list[object], out: Path | None) -> Predictions:
 
 
 def _loaded(use: EncoderUse) -> LoadedEncoder:
-    """The encoder; stderr names the prompts that it goes without."""
+    """The encoder; prompts that mteb does not use are named on stderr."""
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     loaded = LoadedEncoder.load(use)
     if names := [name for name, text in loaded.prompts.texts.items() if text]:
-        typer.echo(f"encoder {use.checkpoint}: it reads mteb's texts without its prompts ({', '.join(names)}).", err=True)
+        typer.echo(f"encoder {use.checkpoint}: mteb's texts are read without its prompts ({', '.join(names)}).", err=True)
     return loaded
 
 
 def _check_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
-        raise DataError(
-            where=f"--out {out}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
-        )
+        raise DataError(where=f"--out {out}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
 
 
 ROPE = 0.5  # points within which two scores count as equal
@@ -229,7 +225,7 @@ def evaluate(
         typer.Option(
             "--tasks",
             help="Tasks, groups (sts, transfer, retrieval, …) or KIND=SOURCE@SPLIT for data of your own, such as sts=pairs.tsv; "
-            "own=faq.csv: the test rows that tune holds out of a file; with commas, or repeated.  [default: sts]",
+            "own=faq.csv: the test rows that tune holds out of a file; separated by commas, or repeated.  [default: sts]",
             show_default=False,
             autocompletion=options.tasks,
         ),
@@ -241,14 +237,14 @@ def evaluate(
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
     precision: EncodingPrecision = "fp32",
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on this many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
     gpu_type: GpuType = None,
     mteb: Annotated[
         list[str] | None,
         typer.Option("--mteb", metavar="TASK", help="Instead: tasks or a benchmark of mteb, or MODULE:CLASS of your own; may be repeated."),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where --mteb writes, in mteb's format.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Output folder of --mteb, in mteb's format.")] = None,
     output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
@@ -274,7 +270,7 @@ def evaluate(
     tell_prompts(*planned.prompts, err=is_json)
     artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
-    from sentdist.report.evaluated import score_lines  # brings scipy: a mistake in a name is reported before
+    from sentdist.report.evaluated import score_lines  # imports scipy: mistakes in names are reported before
 
     folder = opened.folder(artifact)
     lines = list(score_lines(planned.names, artifact.record.results, folder))
@@ -288,7 +284,7 @@ def evaluate(
 
 def compare(
     encoder: EncoderName,
-    other: Annotated[str, typer.Argument(help="The encoder that it is compared with, named in the same way.", show_default=False)],
+    other: Annotated[str, typer.Argument(help="The encoder to compare with, named in the same way.", show_default=False)],
     tasks: Annotated[
         list[str] | None,
         typer.Option("--tasks", help="As for `sentdist evaluate`.  [default: sts]", show_default=False, autocompletion=options.tasks),
@@ -297,18 +293,18 @@ def compare(
     other_revision: Annotated[str | None, typer.Option("--other-revision", help="Commit of the other's hub checkpoint.")] = None,
     pooling: OwnPooling = None,
     other_pooling: Annotated[str | None, typer.Option("--other-pooling", help="Pooling of the other, as --pooling for the first.")] = None,
-    bayes: Annotated[bool, typer.Option("--bayes", help="Also how probable it is that one is better, here and on other tasks.")] = False,
+    bayes: Annotated[bool, typer.Option("--bayes", help="Also print the probability that one is better, here and on other tasks.")] = False,
     rope: Annotated[
-        float | None, typer.Option(help=f"Points within which two scores count as equal, for --bayes.  [default: {ROPE:g}]", min=0.0)
+        float | None, typer.Option(help=f"With --bayes: points within which two scores count as equal.  [default: {ROPE:g}]", min=0.0)
     ] = None,
     max_length: MaxLength = None,
     prompt: SentencePrompt = None,
     query_prompt: QueryPrompt = None,
     document_prompt: DocumentPrompt = None,
-    other_prompt: Annotated[str | None, typer.Option("--other-prompt", help="As --prompt, of the other.")] = None,
-    other_query_prompt: Annotated[str | None, typer.Option("--other-query-prompt", help="As --query-prompt, of the other.")] = None,
+    other_prompt: Annotated[str | None, typer.Option("--other-prompt", help="As --prompt, for the other.")] = None,
+    other_query_prompt: Annotated[str | None, typer.Option("--other-query-prompt", help="As --query-prompt, for the other.")] = None,
     other_document_prompt: Annotated[
-        str | None, typer.Option("--other-document-prompt", help="As --document-prompt, of the other.")
+        str | None, typer.Option("--other-document-prompt", help="As --document-prompt, for the other.")
     ] = None,
     precision: EncodingPrecision = "fp32",
     mteb: Annotated[
@@ -320,14 +316,14 @@ def compare(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Where mteb writes what an encoder answers.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Folder for mteb's results and predictions.")] = None,
     output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Say whether two encoders differ, by the test that reports use.
+    """Test whether two encoders differ, as reports do.
 
-    Either may be a folder in which mteb has kept its predictions.
+    Either may be a folder of predictions saved by mteb.
     """
     check_choice("--format", output, FORMATS)
     check_in_use({"--rope": rope}, needs="--bayes", is_given=bayes)
@@ -368,7 +364,7 @@ def _compare_by_tasks(
     opinion: Callable[[Compared], Iterable[str]],
     output: str,
 ) -> None:
-    """Score both encoders on our own tasks, where the store has no scores yet, and say how they differ. names: as they were given."""
+    """Score both encoders on our tasks, unless the store has the scores, and print how they differ. names: as given."""
     encoder, other = names
     first, second = (_planned("compare", use, tasks, opened, data, asked) for use, asked in zip(uses, prompts, strict=True))
     if first.stage.key == second.stage.key:
@@ -409,7 +405,7 @@ def _planned(
     prompts: AskedPrompts,
     **runtime: float | str,
 ) -> PlannedScores:
-    """The scores of an encoder on tasks, as they are typed."""
+    """Plan the scores of an encoder on tasks as typed."""
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.sections import Runtime
 
@@ -419,7 +415,7 @@ def _planned(
 
 
 def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:
-    """The scores, from the store or made now. is_quiet: whether stdout is for the scores alone."""
+    """The scores, from the store or computed now. is_quiet: print notes on stderr."""
     if (known := planned.known) is not None:
         return known
 

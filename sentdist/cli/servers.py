@@ -1,4 +1,4 @@
-"""The commands that start and end this machine's servers, and have it leave a cluster: up, down, leave."""
+"""Commands on servers and machines: up, down, leave, serve, doctor."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def up(
 ) -> None:
     """Start Ray and MLflow on this machine.
 
-    On 127.0.0.1 only, with a token and a password; what they keep lies in ./.sentdist. Typed again, it finds what runs.
+    They listen on 127.0.0.1 only, require a token and a password, and keep their files in ./.sentdist. Servers that run are kept.
     """
     from sentdist.execution import health
     from sentdist.services.servers import Hardware
@@ -56,7 +56,7 @@ def up(
 
     home = Path.cwd()
     if (compiler := health.compiler()).state == "bad":
-        raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Then run this again.")
+        raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Install them first.")
     chosen, note = own_store(store, home)
     if note:
         typer.echo(note)
@@ -78,9 +78,9 @@ Next:
 
 
 def down() -> None:
-    """End the servers that `up` started.
+    """Stop the servers that `up` started.
 
-    Those of this folder and nothing else, by the notes in ./.sentdist. Artifacts, MLflow's database and logs stay in ./.sentdist.
+    Only those of this folder, by the notes in ./.sentdist. Artifacts, MLflow's database and logs stay there.
     """
     from sentdist.services.servers import down as stop
     from sentdist.services.state import state_of
@@ -89,13 +89,12 @@ def down() -> None:
 
 
 def leave(
-    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it is taken away.")] = 60,
-    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster will be.")] = False,
+    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it goes away.")] = 60,
+    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster go away.")] = False,
 ) -> None:
-    """Tell the cluster that this host will be taken away.
+    """Announce to the cluster that this host will go away.
 
-    Such as by a notice of a spot machine: trainings on it write a checkpoint at once, from which they go on
-    elsewhere. Nothing is ended by this.
+    For example on the notice of a spot machine: its trainings write a checkpoint at once and resume from it elsewhere. Nothing is stopped.
     """
     from sentdist.execution.cluster.connection import connect
     from sentdist.execution.cluster.nodes import leave as announce
@@ -116,7 +115,7 @@ def serve(
 ) -> None:
     """Serve a registered encoder.
 
-    Its files are downloaded and compared with the digests that were noted when it was registered; then `mlflow models serve` answers.
+    Downloads its files, compares them with the digests from its registration, and runs `mlflow models serve`.
     """
     from sentdist.machine import end_on_sigterm
     from sentdist.services.processes import Port
@@ -124,21 +123,21 @@ def serve(
     from sentdist.tracking.registry import verified_copy
 
     Port(number=port, who="the encoder", option="--port", command="sentdist serve MODEL").need()
-    end_on_sigterm()  # so that the folder and the server go, too
+    end_on_sigterm()  # so that the folder and the server end with it
     with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
         folder = verified_copy(model, uri, empty)
-        typer.echo(f"{model}: all files are as they were registered. Requests go to http://127.0.0.1:{port}/invocations")
+        typer.echo(f"{model}: all files match their registered digests. Send requests to http://127.0.0.1:{port}/invocations")
         command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
         path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
         command += ["--host", "127.0.0.1", "--port", str(port)]
-        # uvicorn imports from the folder that it is started in, where others may have put modules
+        # uvicorn imports from its working folder, where others may have put modules
         raise typer.Exit(subprocess.call(command, env=os.environ | {"PATH": path}, cwd=folder))
 
 
 def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
     """Check this machine.
 
-    Versions, compiler, ports, data, store, Ray and MLflow: a line each.
+    Prints a line each on versions, compiler, ports, data, store, Ray and MLflow.
     """
     from sentdist.execution.health import examine
 

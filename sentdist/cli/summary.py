@@ -1,4 +1,4 @@
-"""What is printed once a recipe has been carried out: scores, what to type next, and what an MLflow server is given."""
+"""Print progress, reports, results and next steps of a recipe, and write them to MLflow."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BAR_WIDTH = 40
 
 @contextmanager
 def live_display() -> Iterator[tuple[PrintLine, Show | None]]:
-    """What prints a line, and what shows a sweep's progress while the context is open; in a pipe or a log there are lines only."""
+    """Yield a function that prints a line, and one that shows a sweep's progress in place, which is None in a pipe or log."""
     console = open_console()
     if not console.is_terminal:
         yield typer.echo, None
@@ -54,7 +54,7 @@ def live_display() -> Iterator[tuple[PrintLine, Show | None]]:
 
 
 def progress_table(progress: SweepProgress) -> RenderableType:
-    """How many stages are finished, as a bar, and the stages that run."""
+    """Return a progress bar of finished stages and the running stages."""
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table
@@ -71,13 +71,13 @@ def progress_table(progress: SweepProgress) -> RenderableType:
     return Group(head, rows, f"and {others} more") if others > 0 else Group(head, rows)
 
 
-END = re.compile(r"^## (Details|Citations)$", re.MULTILINE)  # the files have more
-NOTES = "<sub>"  # what marks in tables mean
+END = re.compile(r"^## (Details|Citations)$", re.MULTILINE)  # not printed, only in files
+NOTES = "<sub>"  # explanations of marks in tables
 INTERVAL = re.compile(r" \[[^\[\]]*, [^\[\]]*\]")
 SPREAD = re.compile(r" ± [\d.]+")
 PICTURE = re.compile(r"!\[(.*)\]\(\S+\)")
 LINK = re.compile(r"\[((?:\\.|[^\\\]])*)\]\(((?:[^\s()]|\([^\s()]*\))+)\)")
-TAG = re.compile(r"</?[a-z]+>")  # the templates'; those of titles and data are entities
+TAG = re.compile(r"</?[a-z]+>")  # of templates; in titles and data they are entities
 BOLD = re.compile(r"(?<!\\)\*\*")
 ESCAPE = re.compile(r"\\(?=[^\w\s])")
 BAR = re.compile(r"(?<!\\)\|")
@@ -85,8 +85,10 @@ HEADING = re.compile(r"#+ ")
 
 
 def terminal_page(markdown: str, *, width: int) -> Iterator[Text | Table]:
-    """What a console prints of a report, in its order: lines, and tables of at most `width` letters, if need be without intervals, then
-    without deviations."""
+    """Yield a Markdown report as lines and tables for a console.
+
+    Tables that exceed `width` characters lose their intervals, then their deviations.
+    """
     from rich.text import Text
 
     lines = iter(END.split(markdown, maxsplit=1)[0].splitlines())
@@ -102,10 +104,10 @@ def terminal_page(markdown: str, *, width: int) -> Iterator[Text | Table]:
                     break
                 rows.append(after)
             yield _table(rows, width)
-            is_blank = True  # it ends with one
+            is_blank = True  # a table ends with a blank line
             continue
         text = plain(HEADING.sub("", line))
-        if text == caption or not text or line.startswith(NOTES):  # words about a picture that is not there
+        if text == caption or not text or line.startswith(NOTES):  # the caption of a figure, which is not shown
             if not is_blank:
                 yield Text()
             is_blank = True
@@ -115,7 +117,7 @@ def terminal_page(markdown: str, *, width: int) -> Iterator[Text | Table]:
 
 
 def plain(markdown: str) -> str:
-    """A line without markup."""
+    """Return a line of Markdown without markup."""
     return _bare(BOLD.sub("", markdown)).strip()
 
 
@@ -148,7 +150,7 @@ def _table(lines: list[str], width: int) -> Table:
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
-    """What a search will try: the space of each method, how many trials, what one of them takes."""
+    """Print a search's space and number of trials for each method, and the time of one trial."""
     from sentdist.execution.build_recipe import finalists_line
     from sentdist.execution.searching.budgets import Forecasts
     from sentdist.store.searches import find_search
@@ -164,11 +166,11 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
     console.print(table)
     if search.halving is not None:
         rungs = " and ".join(f"{100 * share:g} %" for share in search.shares)
-        console.print(f"Each training is looked at after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
+        console.print(f"Trainings are compared after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
     for method in planned.methods:
         train = planned.train(method, planned.first(method))
         seconds = forecasts.seconds(train)
-        took = "no speed is known yet" if seconds is None else f"about {duration(seconds)}"
+        took = "speed not known yet" if seconds is None else f"about {duration(seconds)}"
         sentences = forecasts.sentences(train)
         console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
     console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)
@@ -176,17 +178,17 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
         console.print(note, highlight=False, soft_wrap=True)
     before = find_search(context.store, planned.recipe.name)
     if before is not None and before.identity == planned.identity:
-        console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it goes on from there.", highlight=False)
+        console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it continues from there.", highlight=False)
 
 
 def print_choice(found: FinishedSearch) -> None:
-    """What dev chose for each method, and what it took."""
+    """Print the settings chosen on dev for each method, and their cost."""
     from sentdist.execution.searching.conductor import without_finalist
     from sentdist.plan.suggestions import suggestion_text
 
     planned, record = found.planned, found.record
     table = empty_table(
-        f"{record.name}: what dev chose ({record.reason})", "method", "place", "settings", "dev", "its price", "trials", "all trials"
+        f"{record.name}: chosen on dev ({record.reason})", "method", "place", "settings", "dev", "time", "trials", "time of all"
     )
     trials = {trial.number: trial for trial in record.trials}
     for finalist in record.finalists:
@@ -207,12 +209,12 @@ def print_choice(found: FinishedSearch) -> None:
             typer.echo(without_finalist(method, planned, record))
 
 
-MOST_SEARCHED = 1000  # texts that are embedded twice to show hits: seconds on a laptop's CPU
+MOST_SEARCHED = 1000  # texts that are embedded twice for an example of hits: seconds on a laptop's CPU
 NUM_HITS = 3
 
 
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
-    """The scores of a plan that has been built, and of a search what dev chose."""
+    """Print the scores of a finished plan, and the choice of a search."""
     if done.search is not None:
         print_choice(done.search)
     _print_scores(done.name, store)
@@ -233,7 +235,7 @@ def _print_scores(name: str, store: ArtifactStore) -> None:
 
 
 def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
-    """How to go on, and what training has changed; exit code 1 if anything has failed."""
+    """Print next steps and an example of the gain; exit with code 1 if anything failed."""
     print_next(done[0].name, context.store)
     print_hits(done[0].name, context)
     if not all(one.is_well for one in done):
@@ -241,7 +243,7 @@ def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
 
 
 def print_next(name: str, store: ArtifactStore) -> None:
-    """What dev chose, where its encoder lies, whether training has helped and anything is tested, and what to type next."""
+    """Print the choice on dev, its encoder, warnings (no gain, no test) and the next commands."""
     from sentdist.report.page_head import no_gain, no_tests
     from sentdist.store.chosen import cells_by_dev
     from sentdist.store.sweep import load_sweep
@@ -259,9 +261,9 @@ def print_next(name: str, store: ArtifactStore) -> None:
         found = store.at(sweep.places[key])
         assert found is not None, "its record was read"
         typer.echo(f"Encoder: {found.uri}")
-    for said in (worse, no_tests(sweep, records)):
-        if said:
-            typer.echo(said)
+    for warning in (worse, no_tests(sweep, records)):
+        if warning:
+            typer.echo(warning)
     if key is not None and not worse:
         short = key[:KEY_LETTERS]
         commands += [
@@ -275,9 +277,9 @@ def print_next(name: str, store: ArtifactStore) -> None:
 
 
 def print_hits(name: str, context: Context) -> None:
-    """The texts nearest to one test query before and after training, if the gain is shown and a small collection was searched.
+    """Print the texts nearest to one test query before and after training, if the gain is significant and the collection is small.
 
-    The first query whose nearest text is relevant after training and was not before: an example, no evidence.
+    It is the first query whose nearest text is relevant after training and was not before: an example, no evidence.
     """
     from sentdist.plan.stages import Scores
     from sentdist.report.page_head import gain_over_untouched
@@ -296,7 +298,7 @@ def print_hits(name: str, context: Context) -> None:
     stages = {label: stage for label, trial in trials.items() if isinstance(stage := restored(trial.key, records), Scores)}
     hits = shown_hits(stages, context, num_hits=NUM_HITS, most_documents=MOST_SEARCHED)
     if hits is not None:
-        typer.echo(f"An example of {hits.task}, nearest first, * is a right answer: {hits.query}")
+        typer.echo(f"An example of {hits.task}, nearest first, * marks relevant texts: {hits.query}")
         for label, found in hits.found.items():
             typer.echo(f"  {label}")
             for text, is_relevant in found:
@@ -304,22 +306,21 @@ def print_hits(name: str, context: Context) -> None:
 
 
 def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
-    """Write what this process has built, and what failed, into MLflow; a server that is away costs a line, not the run."""
+    """Write finished and failed trials to MLflow; an unreachable server costs a line, not the run."""
     from sentdist.tracking.search_runs import rebuild
 
     try:
         for one in done:
             rebuild(store, tracking, one.name, failures={failure.key: failure.message for failure in one.summary.failures})
     except SentdistError as error:
-        typer.echo(f"MLflow: {error} `sentdist track --rebuild` brings it there later.", err=True)
+        typer.echo(f"MLflow: {error} Later, `sentdist track --rebuild` writes it there.", err=True)
         return
     if done[0].summary.is_reportable:
         publish_report(done[0].name, store, tracking)
 
 
 def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
-    """Write the report beside the artifacts, tell the tracker of it and of the best encoder, unless it is not shown to be better than the
-    untouched one of the same sweep."""
+    """Write the report to the store and the tracker, and register the best encoder unless its gain over the untouched one is not shown."""
     from sentdist.report.kept_report import keep_report
     from sentdist.report.page_head import gain_over_untouched
     from sentdist.store.searches import find_search
@@ -339,7 +340,7 @@ def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> Non
     for title, page in pages.items():
         typer.echo(f"MLflow, {title}: {page}")
     if model:
-        typer.echo(f"Registered, as dev chose: {model} (@best)")
+        typer.echo(f"Registered, chosen on dev: {model} (@best)")
     elif tracking and gain is not None and not gain.is_shown:
         typer.echo(f"Not registered as @best: {gain.line}")
     for warning in tracker.warnings:
@@ -351,11 +352,10 @@ INTERRUPTED = 130  # exit code, as shells have it
 
 @contextmanager
 def explain_interrupt(*, local: bool) -> Iterator[None]:
-    """Ctrl-C ends the command with a sentence that says what is kept and how to go on. local: in this process, where a training writes
-    no checkpoints."""
+    """Turn Ctrl-C into a message on what is kept and how to continue. local: in this process, where trainings write no checkpoints."""
     try:
         yield
     except KeyboardInterrupt:
-        unfinished = "a training that ran starts over" if local else "unfinished trainings go on from their last checkpoints"
-        typer.echo(f"Stopped. All that is finished is kept: the same command goes on from there; {unfinished}.")
+        unfinished = "an unfinished training starts over" if local else "unfinished trainings resume from their last checkpoints"
+        typer.echo(f"Stopped. What is finished is kept: the same command continues from there; {unfinished}.")
         raise typer.Exit(INTERRUPTED) from None

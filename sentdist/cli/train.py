@@ -1,4 +1,4 @@
-"""The command that trains one encoder on a person's own file: train."""
+"""Commands that train encoders on user files: train, tune."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 from sentdist.cli.options import DataRoot, StoreRoot, check_choice
-from sentdist.cli.summary import bring_to_mlflow, explain_interrupt, publish_report
+from sentdist.cli.summary import INTERRUPTED, bring_to_mlflow, explain_interrupt, publish_report
 from sentdist.errors import DataError, RecipeError
 from sentdist.files import suffix_of
 from sentdist.inference.opening import open_store, store_root
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from sentdist.stages.planning.planned import OwnRequest
 
 
-QUICK_BYTES = 1 << 18  # of a file that is looked through in a few seconds
+QUICK_BYTES = 1 << 18  # of files that are checked in a few seconds
 DataFile = Annotated[
     str,
     typer.Argument(
@@ -54,10 +54,10 @@ TextLength = Annotated[int, typer.Option("--max-length", min=3, help="Tokens of 
 
 
 def corpus_fields(file: str, *, shape: str | None, columns: str, header: bool | None, encoding: str | None) -> dict[str, Json]:
-    """What a person said of the file, as fields of a recipe's corpus; the rest is recognised.
+    """Return the options on the file as fields of a recipe's corpus; other fields are recognised.
 
     Raises:
-        DataError: a shape that there is not, or what only separated values have where there are none.
+        DataError: an unknown shape, or a header option for a file without separated values.
     """
     from sentdist.plan.specs import Shape
 
@@ -69,15 +69,15 @@ def corpus_fields(file: str, *, shape: str | None, columns: str, header: bool | 
 
 
 def say_that_it_takes_a_while(file: str) -> None:
-    """Say what is done with a large file: looking for texts that are alike takes longer than a person waits."""
+    """Print that a large file is searched for similar texts, which takes a while."""
     path = Path(file).expanduser()
     files = [path] if path.is_file() else [*path.iterdir()] if path.is_dir() else []
     if sum(one.stat().st_size for one in files if one.is_file()) > QUICK_BYTES:
-        typer.echo(f"Looking through {path.name} for texts that are alike, which are held out together.", err=True)
+        typer.echo(f"Searching {path.name} for similar texts, which are held out together.", err=True)
 
 
 def by_commas(given: str) -> list[str]:
-    """What commas separate; a name in quotation marks may have some."""
+    """Split at commas, except within quotation marks."""
     return [one.strip() for one in next(csv.reader([given], skipinitialspace=True))] if given else []
 
 
@@ -86,11 +86,9 @@ def _check_header(header: bool | None, file: str) -> None:
 
     if header is not None and not Path(file).is_dir() and suffix_of(PurePath(file)) not in MAY_BE_SEPARATED:
         raise DataError(
-            where="--header" if header else "--no-header",
-            found=f"{Path(file).name}, whose columns have names",
-            expected=f"one of {', '.join(MAY_BE_SEPARATED)}",
-            remedy="It has no effect: leave it out.",
-        )
+            where="--header" if header else "--no-header", found=f"{Path(file).name}, whose columns have names",
+            expected=f"one of {', '.join(MAY_BE_SEPARATED)}", remedy="It has no effect: leave it out.",
+        )  # fmt: skip
 
 
 def train(
@@ -107,10 +105,10 @@ def train(
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Train an encoder once on data of your own.
+    """Train an encoder once on your own data.
 
-    One training in this process, with default settings for the shape of the rows. Rows are held out by group for test, and the last lines
-    say whether the encoder is better than the untouched one on them. `tune` tries other settings, too.
+    One training in this process, with default settings for the shape of the rows. Rows are held out by group for test; the last lines say
+    whether the encoder is better on them than the untouched one. `tune` also tries other settings.
     """
     from sentdist.api.recipes import trained_here
     from sentdist.stages.planning.planned import own_request
@@ -124,37 +122,33 @@ def train(
 
 
 def print_trained(found: TrainedEncoder, start: str) -> None:
-    """The verdict, and what to do with the encoder."""
+    """Print the verdict and how to use the encoder."""
     typer.echo("")
     typer.echo(found.verdict.line)
     if found.verdict.outcome == "better":
         typer.echo(f"Encoder: {found.folder}, with its card. To use it: sentdist search, or SentenceTransformer(folder) in Python.")
     else:
-        typer.echo(f"Keep {start}. What was trained is in {found.folder}.")
+        typer.echo(f"Keep {start}. The trained encoder is in {found.folder}.")
 
 
 METHODS = (
-    "Only these, separated by commas: contrastive, symmetric, margin (triplets alone), rcl for pairs, FAQ and triplets; ranking (CoSENT), "
+    "Only these, separated by commas: contrastive, symmetric, margin (triplets only), rcl for pairs, FAQ and triplets; ranking (CoSENT), "
     "regression for graded pairs.  [default: all but rcl]"
 )
-INTERRUPTED = 130  # exit code, as shells have it
 TimeBudget = Annotated[
-    str,
-    typer.Option("--budget", help="Time until the encoder is handed over, such as 30m or 2h. Of this call: what the store has is free."),
+    str, typer.Option("--budget", help="Time until the encoder is written, such as 30m or 2h; for this call, stages in the store are free.")
 ]
 Encoders = Annotated[
     list[str] | None,
     typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),
 ]
 MostTrials = Annotated[
-    int | None,
-    typer.Option("--trials", min=1, help="Trials of each method at most.  [default: until the budget ends]", show_default=False),
+    int | None, typer.Option("--trials", min=1, help="Maximum trials of each method.  [default: until the budget ends]", show_default=False)
 ]
 OnlyMethods = Annotated[str, typer.Option("--methods", help=METHODS)]
 SearchName = Annotated[str | None, typer.Option("--name", help="Name of the search.  [default: tune-FILE]", show_default=False)]
 OutFolder = Annotated[
-    Path | None,
-    typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False),
+    Path | None, typer.Option("--out", help="Folder for recipe, report and encoder.  [default: .sentdist/tuned/NAME]", show_default=False)
 ]
 IsLocal = Annotated[bool, typer.Option("--local", help="In this process, without Ray.")]
 
@@ -176,11 +170,11 @@ def tune(
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Find the best method and settings for data of your own.
+    """Find the best method and settings for your own data.
 
-    Begins with the training of `train`; then method, learning rate, batch size, epochs and temperature are searched on dev rows. What dev
-    chose is trained with more seeds until the budget ends, and their average is handed over with its score on test rows. Ctrl-C hands
-    over the best that is finished; the same command goes on.
+    Starts with the training of `train`, then searches method, learning rate, batch size, epochs and temperature on dev rows. The choice is
+    trained with more seeds until the budget ends; the average of their weights is written, with its score on test rows. Ctrl-C writes the
+    best finished encoder; the same command continues the search.
     """
     began = time.time()
     from sentdist.api.recipes import can_show
@@ -219,7 +213,7 @@ def tune(
         tuning.run()
     except KeyboardInterrupt:
         is_stopped = True
-        print_line("Stopped: the best that is finished is handed over. Ctrl-C again ends at once; the same command goes on from here.")
+        print_line("Stopped: the best finished encoder is written. Ctrl-C again ends at once; the same command continues from here.")
     _hand_over(tuning, request, folder, local=local, store=store, data=data)
     if is_stopped:
         raise typer.Exit(INTERRUPTED)
@@ -243,7 +237,7 @@ def _connect(*, local: bool) -> None:
 
 
 def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool, store: str | None, data: Path | None) -> None:
-    """The encoder with its card and verdict, the report and the recipe, in files."""
+    """Write the encoder with its card, the report and the recipe, and print the verdict."""
     from sentdist.api.recipes import hand_over
     from sentdist.execution.build_recipe import BuiltPlan
     from sentdist.plan.recipe import recipe_text
@@ -251,12 +245,12 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
 
     trained = tuning.finished()
     if trained is None:
-        typer.echo("Nothing is finished yet, so there is nothing to hand over; the same command goes on from here.")
+        typer.echo("Nothing is finished yet, so nothing is written; the same command continues from here.")
         return
     found = hand_over(trained, request, folder, store=store, data=data)
     _write(
         folder / "recipe.yaml",
-        f"# What sentdist tune hands over.\n{recipe_text(trained.plan.recipe.model_dump(mode='json', exclude_unset=True))}",
+        f"# The choice of sentdist tune.\n{recipe_text(trained.plan.recipe.model_dump(mode='json', exclude_unset=True))}",
     )
     made = report_sweep(open_store(store), request.asked.recipe_name)
     if tracking := os.environ.get("MLFLOW_TRACKING_URI"):
@@ -265,14 +259,14 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
         else:
             publish_report(request.asked.recipe_name, open_store(store), tracking)
     typer.echo("")
-    typer.echo(f"Recipe: {folder / 'recipe.yaml'}, what was tried: {folder / 'search.yaml'}")
+    typer.echo(f"Recipe: {folder / 'recipe.yaml'}, search: {folder / 'search.yaml'}")
     typer.echo(f"Report: {made.write(folder / 'report')}")
     untouched = trained.untouched(request.asked.untouched_of(trained.settings.method)).scores.encoder
     print_trained(found, getattr(untouched, "checkpoint", "the untouched encoder"))
 
 
 def _check_folder(path: Path, file: str) -> None:
-    """Refuse to write over the recipe of another file's search, or over what no search has written."""
+    """Raise DataError if the path holds the search of another file, or no search."""
     from sentdist.plan.corpora.own import OwnSection
     from sentdist.plan.recipe import load_recipe
 
@@ -282,14 +276,12 @@ def _check_folder(path: Path, file: str) -> None:
         corpus = load_recipe(path).corpus
         other = corpus.file if isinstance(corpus, OwnSection) else "a corpus of another kind"
     except RecipeError:
-        other = "something that is no recipe"
+        other = "a file that is no recipe"
     if other != file:
         raise DataError(
-            where=str(path),
-            found=f"a search of {other}",
-            expected=f"no search here, or one of {file}",
+            where=str(path), found=f"a search of {other}", expected=f"no search here, or one of {file}",
             remedy="Name this one: --name NAME.",
-        )
+        )  # fmt: skip
 
 
 def _write(path: Path, text: str) -> Path:
@@ -298,6 +290,6 @@ def _write(path: Path, text: str) -> Path:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise DataError(
-            where=str(path), found=error.strerror or "no file", expected="a place that can be written", remedy="Name another: --out."
+            where=str(path), found=error.strerror or "no file", expected="a writable path", remedy="Name another: --out."
         ) from None
     return path

@@ -1,4 +1,4 @@
-"""What a Python program gives: sentences, embeddings, places; checked before anything is loaded."""
+"""Validate arguments of the Python API before anything is loaded."""
 
 from __future__ import annotations
 
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 
 def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
-    """A list of sentences; a `str` is one of them, not a sequence of letters. Columns of NumPy, pandas, Arrow and Polars are lists, too.
+    """Return sentences as a list; a `str` is one sentence. Columns of NumPy, pandas, Arrow and Polars are accepted.
 
     Raises:
-        DataError: none, by its place one that is no `str`, has no visible character or half of a surrogate pair, which cannot be written;
-            one `str` if that will not do.
+        DataError: no sentences, or one (named by its index) that is no `str`, has no visible character or a lone surrogate; a single `str`
+            unless `one_will_do`.
     """
-    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns"):  # these give their names
+    if (
+        not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns")
+    ):  # tables iterate over names
         remedy = "Give a column of it: table['text']." if hasattr(given, "columns") else "Give each as a str."
         if isinstance(given, Mapping | Set) and given:
-            remedy = "Give them in an order, which embeddings keep: list(…)."
+            remedy = "Give an ordered list: list(…)."
         raise DataError(where=where, found=typed(given), expected="a list of sentences", remedy=remedy)
     shape = (1,) if isinstance(given, str) else getattr(given, "shape", (1,))  # one of numpy's strings has a shape, too
     if len(shape) != 1:
@@ -50,91 +52,91 @@ def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool
 
 
 def given_pairs(where: str, first: str | Iterable[str], second: str | Iterable[str]) -> tuple[list[str], list[str]]:
-    """Two lists of one length, each of one sentence where that was given.
+    """Return two lists of equal length; a `str` is a list of one sentence.
 
     Raises:
-        DataError: as `given_sentences`; lists of different lengths, one sentence and a list.
+        DataError: as `given_sentences`; lists of different lengths, or a sentence and a list.
     """
     heads, tails = given_sentences(f"{where}: first", first), given_sentences(f"{where}: second", second)
     if len(heads) != len(tails) or isinstance(first, str) != isinstance(second, str):
         raise DataError(
             where=where, found=f"{_counted(first, heads)} and {_counted(second, tails)}",
-            expected="two sentences, or two lists of one length", remedy="To compare one sentence with many, use search.",
+            expected="two sentences, or two lists of equal length", remedy="To compare one sentence with many, use search.",
         )  # fmt: skip
     return heads, tails
 
 
 def _counted(given: str | Iterable[str], sentences: Sequence[str]) -> str:
-    """How much was given, for an error; a generator, of which `sentences` were made, is empty by now."""
+    """The number of sentences, for an error; `given` may be an exhausted generator."""
     return "one sentence" if isinstance(given, str) else f"a list of {len(sentences)}"
 
 
 def _no_sentence(where: str, given: object) -> DataError:
-    """The error for what is no sentence, by what it is instead."""
+    """The error for a value that is no sentence."""
     if isinstance(given, str) and is_invisible(given):
         found, expected, remedy = brief(given), "a sentence with at least one visible character", "Fill it in, or leave it out."
     elif isinstance(given, str):
-        found, expected = "half of a surrogate pair", "text that UTF-8 can hold"
+        found, expected = "a lone surrogate", "text that UTF-8 can encode"
         remedy = "Decode it again, or drop it: sentence.encode(errors='replace').decode()."
     else:
         is_missing = given is None or type(given).__name__ == "NAType" or (isinstance(given, float) and math.isnan(given))
         found, expected = f"{brief(given)}, of type {type(given).__name__}", "a str"
-        remedy = "Leave out what is missing: table['text'].dropna()." if is_missing else "Give each as a str."
+        remedy = "Leave out missing values: table['text'].dropna()." if is_missing else "Give each as a str."
     return DataError(where=where, found=found, expected=expected, remedy=remedy)
 
 
 def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
-    """Names; a `str` may have several, with commas between them, as on the command line.
+    """Return names as a tuple; a `str` may hold several, separated by commas, as on the command line.
 
     Raises:
-        DataError: none, or something that is no `str`.
+        DataError: no names, or one that is no `str`.
     """
     if isinstance(given, str):
         return tuple(name.strip() for name in given.split(","))
-    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping) and not hasattr(given, "columns")  # these give their names
+    is_list = isinstance(given, Iterable) and not isinstance(given, Mapping) and not hasattr(given, "columns")  # tables iterate over names
     names = tuple(given) if is_list else ()
     wrong = [type(name).__name__ for name in (names if is_list else (given,)) if not isinstance(name, str)]
     if not names or wrong:
         found = f"a {wrong[0]}" if wrong else "an empty list"
-        raise DataError(where=where, found=found, expected="a name or several", remedy="Give each as a str.")
+        raise DataError(where=where, found=found, expected="one or more names", remedy="Give each as a str.")
     return names
 
 
 def given_encoder(where: str, given: str | Path) -> str:
-    """The name or folder of an encoder.
+    """Return the name of an encoder, or its folder as an absolute path.
 
     Raises:
-        DataError: another thing, such as a model of another library.
+        DataError: neither, such as a model of another library.
     """
     if not isinstance(given, str | Path):
         raise DataError(
             where=where, found=typed(given), expected="a sentdist.Encoder, or the name or folder of one",
-            remedy="A SentenceTransformer is opened by its folder: model.save(folder).",
+            remedy="Save a SentenceTransformer and give its folder: model.save(folder).",
         )  # fmt: skip
     name, folder = str(given), Path(given).expanduser()
     is_folder = name and name not in PACKAGED_ENCODERS and folder.is_dir()
-    return str(folder.absolute()) if is_folder else name  # found again when the process has gone to another folder
+    return str(folder.absolute()) if is_folder else name  # absolute: the working directory may change
 
 
 def given_loaded(where: str, given: LoadedEncoder) -> LoadedEncoder:
-    """An encoder in memory.
+    """Return a loaded encoder.
 
     Raises:
-        DataError: the name of one.
+        DataError: a name instead.
     """
     if isinstance(given, str | Path):
         raise DataError(
-            where=where, found=typed(given), expected="an encoder in memory",
+            where=where, found=typed(given), expected="a loaded encoder",
             remedy=f"Give sentdist.Encoder.load({str(given)!r}).",
         )  # fmt: skip
     return given
 
 
 def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str:
-    """The name of a sweep, or of the paper that was given in its stead.
+    """Return the name of the sweep or of the paper.
 
     Raises:
-        DataError: both or neither; the path of a recipe, or another thing.
+        DataError: both or neither; a path, or another type.
     """
     if (sweep is None) == (paper is None):
         found = "neither" if sweep is None else "both"
@@ -147,16 +149,16 @@ def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str
     if is_path or not isinstance(sweep, str):
         raise DataError(
             where=where, found="a path" if is_path else typed(sweep), expected="a Recipe, or its name",
-            remedy=f"Give sentdist.Recipe.load({str(sweep)!r})." if is_path else "Give one of them.",
+            remedy=f"Give sentdist.Recipe.load({str(sweep)!r})." if is_path else "Give one of the two.",
         )  # fmt: skip
     return sweep
 
 
 def given_flag(where: str, given: bool) -> bool:
-    """True or False, of numpy's, too.
+    """Return a bool, also from NumPy's.
 
     Raises:
-        DataError: another thing; "no" would be true.
+        DataError: another type; "no" would be true.
     """
     if type(given).__name__ not in ("bool", "bool_"):
         raise DataError(where=where, found=brief(given), expected="True or False", remedy="Correct it.")
@@ -164,10 +166,10 @@ def given_flag(where: str, given: bool) -> bool:
 
 
 def given_count(where: str, given: int) -> int:
-    """A whole number, of numpy's, too.
+    """Return a positive integer, also from NumPy's.
 
     Raises:
-        DataError: another thing, or less than 1.
+        DataError: another type, or less than 1.
     """
     if isinstance(given, bool) or not isinstance(given, Integral) or given < 1:
         raise DataError(where=where, found=brief(given), expected="a whole number, 1 or more", remedy="Correct it.")
@@ -175,14 +177,14 @@ def given_count(where: str, given: int) -> int:
 
 
 def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
-    """(S, D) numbers, one row for each of S sentences: an array, a tensor or lists.
+    """Return an (S, D) array from an array, a tensor or lists, with S = `of`.
 
     Raises:
-        DataError: another shape, or what are no real numbers.
+        DataError: another shape, or values that are not real numbers.
     """
     import numpy as np
 
-    detach = getattr(given, "detach", None)  # of a tensor, which numpy takes neither with a gradient nor from a GPU nor in bfloat16
+    detach = getattr(given, "detach", None)  # of a tensor, which NumPy rejects with a gradient, on a GPU or in bfloat16
     if detach is not None:
         tensor = detach().cpu()
         given = tensor.float() if "bfloat16" in str(tensor.dtype) else tensor
@@ -203,12 +205,12 @@ def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
 
 
 def given_store(store: str | Path | None) -> str | None:
-    """The address of the store that is asked for, by the argument or the environment."""
+    """Return the address of the store, from the argument or SENTDIST_STORE."""
     return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
 
 
 def given_data(data: str | Path | None) -> Path | None:
-    """The data root that is asked for, by the argument or the environment."""
+    """Return the data root, from the argument or SENTDIST_DATA; an address becomes its local mirror."""
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
     if not named or "://" not in str(named):
         return Path(named).expanduser() if named else None

@@ -1,4 +1,4 @@
-"""What is asked of the Hugging Face Hub, and sent there: the commit of a name, an encoder with its card."""
+"""Export encoders: look up and upload to the Hugging Face Hub, write output folders atomically, average weights."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from sentdist.store.record import OWN_FILES
 
 RepoType = Literal["model", "dataset"]
 
-# huggingface_hub takes half a second to import, hence the imports inside functions.
+# huggingface_hub takes half a second to import: it is imported inside functions.
 
 
 def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
-    """The commit that a branch or tag of a repository stands for today; None: its main branch.
+    """Return the current commit of a branch or tag of a repository; None: its main branch.
 
     Raises:
-        DataError: no such repository or revision, no right to see it, no network.
+        DataError: no such repository or revision, no permission, no network.
     """
     from huggingface_hub import HfApi
 
@@ -34,16 +34,16 @@ def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
             if kind == "model"
             else api.dataset_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
         )
-    except Exception as error:  # every client library underneath has errors of its own
+    except Exception as error:  # the HTTP libraries raise errors of many types
         raise _refused(name, error, expected=f"a {kind} of that name", revision=revision) from error
     return str(info.sha)
 
 
 def send_folder(folder: Path, name: str, *, private: bool) -> str:
-    """Make the repository if it is not there, and send a folder in one commit; returns its address. The token is the hub's own login's.
+    """Upload a folder in one commit, create the repository if needed, and return its address. Uses the token of `hf auth login`.
 
     Raises:
-        EncoderError: no login, no right, no network; nothing was sent, or the repository stayed as it was.
+        EncoderError: no login, no permission, no network; the repository's files are unchanged.
     """
     from huggingface_hub import HfApi
 
@@ -53,15 +53,15 @@ def send_folder(folder: Path, name: str, *, private: bool) -> str:
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="An encoder and its card, by sentdist")
     except Exception as error:  # as above
-        found = _refused(name, error, expected="a hub that takes it", revision=None)
+        found = _refused(name, error, expected="a hub that accepts it", revision=None)
         raise EncoderError(where=found.where, found=found.found, expected=found.expected, remedy=found.remedy) from error
     return str(address)
 
 
 def check_name(name: str) -> None:
-    """Raise DataError for what cannot be the name of a repository."""
+    """Raise DataError unless it is OWNER/NAME."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name):
-        raise DataError(where="hub", found=f'"{name}"', expected="OWNER/NAME", remedy="Write it as the hub's address bar has it.")
+        raise DataError(where="hub", found=f'"{name}"', expected="OWNER/NAME", remedy="Copy it from the address of its page.")
 
 
 def _refused(name: str, error: Exception, *, expected: str, revision: str | None) -> DataError:
@@ -70,31 +70,29 @@ def _refused(name: str, error: Exception, *, expected: str, revision: str | None
 
 
 def check_output(path: Path, *, suffixes: tuple[str, ...], overwrite: bool) -> None:
-    """DataError for a suffix that is not written here, a folder that is not there, and a file that is."""
+    """Raise DataError for an unsupported suffix, a missing folder, or an existing file unless `overwrite`."""
     if path.suffix not in suffixes:
-        raise DataError(where=str(path), found=f"suffix {path.suffix!r}", expected=" or ".join(suffixes), remedy="Name the file so.")
+        raise DataError(where=str(path), found=f"suffix {path.suffix!r}", expected=" or ".join(suffixes), remedy="Change the suffix.")
     if not path.absolute().parent.is_dir():
-        raise DataError(where=str(path), found="no such folder", expected="a folder that is there", remedy="Make it.")
+        raise DataError(where=str(path), found="no such folder", expected="an existing folder", remedy="Make it.")
     if path.is_dir() or (path.exists() and not overwrite):
         raise DataError(
-            where=str(path),
-            found="a folder" if path.is_dir() else "a file that is there already",
-            expected="a new file",
-            remedy="Choose another name." if path.is_dir() else "Choose another name, or say --overwrite.",
-        )
+            where=str(path), found="a folder" if path.is_dir() else "an existing file", expected="a new file",
+            remedy="Choose another name." if path.is_dir() else "Choose another name, or add --overwrite.",
+        )  # fmt: skip
 
 
 @contextmanager
 def whole_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path` to write to; it becomes `path` when the context ends, and goes away when it ends by an error.
+    """Yield a temporary folder, which is renamed to `path` at the end of the context and removed after an error.
 
     Raises:
-        DataError: `path` is there and not empty, or the current folder, or the folder that it should lie in is not.
+        DataError: `path` exists and is not an empty folder, or is the current one; its parent does not exist.
     """
-    if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):  # nobody can take its place here
-        raise DataError(where=str(path), found="something that is there already", expected="a new folder", remedy="Choose another name.")
+    if path.exists() and not (path.is_dir() and not any(path.iterdir()) and not path.samefile(".")):  # the current one cannot be replaced
+        raise DataError(where=str(path), found="an existing file or folder", expected="a new folder", remedy="Choose another name.")
     if not path.absolute().parent.is_dir():
-        raise DataError(where=str(path), found="no folder for it to lie in", expected="a folder that is there", remedy="Make it.")
+        raise DataError(where=str(path), found="no parent folder", expected="an existing parent folder", remedy="Make it.")
     part = path.absolute().with_name(f"{path.name}.{uuid.uuid4().hex[:8]}.part")
     part.mkdir()
     try:
@@ -105,12 +103,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def average_encoders(folders: Sequence[Path], to: Path) -> None:
-    """Write the encoder whose weights are the mean of those in these folders (Wortsman et al. 2022, arXiv 2203.05482, "uniform soup").
+    """Write the encoder with the mean weights of these folders (Wortsman et al. 2022, arXiv 2203.05482, "uniform soup").
 
-    The rest of the folder is the first one's.
+    Other files are those of the first folder.
 
     Raises:
-        DataError: `to` is there already.
+        DataError: `to` exists.
     """
     import torch
     from safetensors.torch import load_file, save_file
