@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,18 +15,21 @@ import pytest
 from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
-from sentdist.errors import ResourceError, SweepStopped
+from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
+from sentdist.execution import sweep as driver
 from sentdist.execution import trials
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submissions import Submission
+from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
+from sentdist.execution.sweep_end import TrialOutcome
 from sentdist.execution.trials import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
@@ -148,3 +152,127 @@ def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(sea
     assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
     number, error = search.conductor.fail.call_args.args
     assert number == 7 and isinstance(error, ResourceError)
+
+
+SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
+
+
+class Driver:
+    """Drives a plan whose trials end as `trials` says."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.plan: Plan = plan_of(small_recipe())
+        self.context = Context(store=ArtifactStore(folder / "store"), runtime=self.plan.recipe.runtime)
+        self.board, self.tracker, self.overlaps = Mock(), Mock(warnings=()), Mock()
+        self.lines: list[str] = []
+        self.trials: Callable[..., dict[str, TrialOutcome]] = lambda *_, **__: {}
+        self.nodes = ClusterNodes(living=(Node(cpus=8.0),), to_come=(Node(cpus=8.0),))
+        monkeypatch.setattr(driver, "cluster_growth", lambda: self.nodes)
+        monkeypatch.setattr(driver, "BoardClient", self.board)
+        monkeypatch.setattr(driver, "printed_events", lambda *_, **__: nullcontext())
+        monkeypatch.setattr(driver, "_build_overlaps", self.overlaps)
+        monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
+        monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(driver, "disk_estimate", self._estimate)
+        monkeypatch.setattr("sentdist.execution.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
+        self.least, self.at_once = 0, 0
+
+    def _estimate(self, *_: Any, at_once: int) -> Any:
+        self.at_once = at_once
+        return SimpleNamespace(least=self.least, warning=lambda free: None)
+
+    def run(self) -> Any:
+        return driver.run_sweep(self.plan, self.context, tracker=self.tracker, print_line=self.lines.append)
+
+    def ends(self, error: BaseException | None) -> None:
+        self.trials = lambda trials, *_, **__: {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=error) for trial in trials}
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
+    return Driver(monkeypatch, tmp_path)
+
+
+def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
+    """What such a cluster gives the fine-tuning of the demo."""
+    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
+    plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
+    keys = frozenset(stage.key for stage in plan.stages)
+    context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
+    return driver.allocate(plan, context, keys, work=driver._work_of(plan, plan.trials, keys))
+
+
+def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
+    ends: tuple[tuple[BaseException | None, bool, str | None], ...] = (
+        (None, False, None),
+        (DataError(**SAID), True, None),
+        (SweepStopped(**SAID), False, "stopped"),
+    )
+    for error, failed, ended in ends:
+        driven.tracker.reset_mock()
+        driven.board.reset_mock()
+        driven.ends(error)
+        driven.run()
+        keys = [call.args[0] for call in driven.tracker.fail.call_args_list]
+        assert sorted(keys) == (sorted(trial.key for trial in driven.plan.trials) if failed else [])
+        driven.tracker.finish_sweep.assert_called_once_with(ended)
+        driven.board.return_value.leave.assert_called_once_with()
+    driven.overlaps.side_effect = StoreError(**SAID)
+    assert driven.run().name == driven.plan.recipe.name, "the summary is reported where overlaps cannot be counted"
+    assert any("could not be counted" in line for line in driven.lines)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_a_driver_that_is_ended_leaves_its_board_and_says_that_it_was_stopped(error: BaseException, driven: Driver) -> None:
+    """Else work that nobody waits for goes on for a minute, and the run stays one that runs."""
+    driven.trials = Mock(side_effect=error)
+    with pytest.raises(type(error)):
+        driven.run()
+    driven.board.return_value.leave.assert_called_once_with()
+    driven.tracker.finish_sweep.assert_called_once_with("stopped")
+
+
+def test_a_store_without_room_is_refused_before_anything_is_begun(driven: Driver) -> None:
+    driven.least = 2**62
+    with pytest.raises(StoreError):
+        driven.run()
+    assert driven.at_once == 16, "every training that is at work keeps checkpoints"
+    driven.nodes = ClusterNodes(living=(Node(cpus=0.0),))
+    with pytest.raises(ResourceError):  # a cluster that can carry nothing
+        driven.run()
+    assert not driven.board.called and not driven.tracker.begin_sweep.called
+
+
+def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = (Node(cpus=8, gpus=1), Node(cpus=8, gpus=1, old_gpu="T4"))
+    with pytest.raises(ResourceError, match="T4"):
+        _allocated(monkeypatch, tmp_path, old, "training.precision=bf16")
+    _allocated(monkeypatch, tmp_path, old, "training.precision=bf16", "runtime.device=cpu")
+    mixed = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
+    found = _allocated(monkeypatch, tmp_path, mixed, "runtime.gpu_type=H100", "seeds=[0,1,2]")
+    assert found.devices == "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"
+    for gib, share in ((80, 0.1), (4, 0.4)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
+        found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
+        assert found.context.runtime.gpus_per_worker == share
+        assert any("A worker takes about" in note for note in found.notes) == (share != 0.1)
+
+
+def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
+    nodes = (Node(cpus=16, gpus=8),)
+    for settings, line in (
+        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
+        (
+            ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
+            "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
+        ),
+    ):
+        assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
+    plan = plan_of(small_recipe(runtime={"engine": "torch"}))
+    keys = frozenset(stage.key for stage in plan.stages)
+    assert driver.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
+    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
+        assert driver.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

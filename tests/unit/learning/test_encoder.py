@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -12,16 +13,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
+from torch import nn
+from transformers import AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
 from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder import encode as packed_linear
+from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token, why_refused
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.tokens import collate
+from sentdist.learning.encoder.tokens import UnknownWords, collate
 from sentdist.learning.encoder.write_folder import EncoderCard
+from sentdist.learning.optimization import Learner, Optimization, parameter_groups
+from sentdist.stages.planning.resolve import FileResolver
+from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
+from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, WIDTH, released_t5, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
     base_model="acme/tiny-bert", base_revision="0123abc", is_on_hub=True,
@@ -193,3 +200,162 @@ def test_no_random_number_is_drawn(tiny_encoder_dir: Path) -> None:
 def test_products_that_are_rounded_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_linear, "product_error", lambda product: 2e-3)
     assert not packed_linear._packs_exactly.__wrapped__("medium")
+
+
+# What one would write, and what is said of it.
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read what pads a sentence"),
+    "trigrams": ({"model_type": "mobilebert"}, "a mobilebert with trigram_input"),
+    "blocks": ({"model_type": "big_bird", "attention_type": "block_sparse"}, "original_full"),
+    "blocks by default": ({"model_type": "big_bird"}, "original_full"),
+    "a language": ({"model_type": "xmod", "languages": ["en_XX", "de_DE"]}, "without default_language.*'de_DE'"),
+    "another width": ({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512}, "word_embed_proj_dim=512"),
+    "distances": ({"model_type": "bert", "position_embedding_type": "relative_key"}, "a bert with position_embedding_type='relative_key'"),
+    "Jina v2": ({"model_type": "bert", "position_embedding_type": "alibi"}, "computes as if it were absolute"),
+    "Jina v3's code": ({"model_type": "xlm-roberta", "position_embedding_type": "rotary"}, "jinaai/jina-embeddings-v3-hf"),
+    "GTE's code": ({"model_type": "new", "position_embedding_type": "rope"}, "model_type gte"),
+    "Nomic v2": ({"model_type": "nomic_bert", "activation_function": "gelu"}, "activation_function='gelu'.*'swiglu'"),
+    "many kinds of input": ({"model_type": "embedding_gemma2"}, "images and sound"),
+}
+
+
+COMPUTED: dict[str, dict[str, object]] = {
+    "nothing": {},
+    "one token at a time": {"model_type": "mobilebert", "trigram_input": False},
+    "whole attention": {"model_type": "big_bird", "attention_type": "original_full"},
+    "a language": {"model_type": "xmod", "default_language": "en_XX"},
+    "one width": {"model_type": "opt", "hidden_size": 768},
+    "a table": {"model_type": "bert", "position_embedding_type": "absolute"},
+    "a word that its family never read": {"model_type": "gte", "position_embedding_type": "rope"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_loading_and_planning_say_the_same(name: str, tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    config, reported = REFUSED[name]
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    for file in tiny_encoder_dir.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EncoderError, match=reported) as loading:
+        SentenceEncoder.load(folder)
+    with pytest.raises(EncoderError, match=reported) as planning:
+        FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+    assert planning.value.where.startswith("encoder.checkpoint") and planning.value.remedy == loading.value.remedy
+
+
+def test_what_is_right_is_not_refused() -> None:
+    assert {name: why_refused(config) for name, config in COMPUTED.items()} == dict.fromkeys(COMPUTED)
+
+
+def test_adapters_are_not_left_out_without_a_word(tmp_path: Path) -> None:
+    place = "text-matching/adapter_config.json"
+    folder = tiny_encoder(tmp_path / "encoder", "jina_embeddings_v3")
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).write_text("{}")
+    with pytest.raises(EncoderError, match="adapters"):
+        SentenceEncoder.load(folder)
+    with pytest.raises(EncoderError, match="adapters"):
+        FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+
+
+UNSAID = "unsaid"
+
+
+def changed(folder: Path, **fields: object) -> None:
+    """Set fields of the tokenizer's configuration, or leave them out."""
+    path = folder / "tokenizer_config.json"
+    values = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in values.items() if value != UNSAID}))
+
+
+@pytest.mark.parametrize(
+    ("named", "is_new", "further", "mask"),
+    [
+        ("BertTokenizer", False, None, UNSAID), ("BertTokenizer", True, None, None), (CLASSES_WITHOUT_MASK[0], True, None, UNSAID),
+        (CLASSES_WITHOUT_MASK[0], False, None, "[UNK]"), (UNSAID, True, "[UNK]", UNSAID),
+    ],
+)  # fmt: skip
+def test_it_is_known_to_lack_one_only_where_it_does(
+    named: str, is_new: bool, further: str | None, mask: str | None, tmp_path: Path
+) -> None:
+    released_t5(tmp_path) if "T5" in named else tiny_encoder(tmp_path, "bert")
+    mask = "<unk>" if "T5" in named and mask == "[UNK]" else mask
+    changed(tmp_path, tokenizer_class=named, mask_token=mask, added_tokens_decoder={} if is_new else UNSAID)
+    if further is not None:
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": further}))
+    has_one = AutoTokenizer.from_pretrained(tmp_path).mask_token is not None
+    assert not (has_one and lacks_mask_token(tmp_path))
+    assert has_one or lacks_mask_token(tmp_path), "all of these say it"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "number", "first"),
+    [
+        (("the dog", "a cat"), 0, ""),
+        (("the zebra", "zebra dog"), 0, ""),
+        (("the dog", "你好", "zebra", "a"), 2, "你好"),
+    ],
+)
+def test_sentences_without_a_known_word_are_counted(tiny_encoder_dir: Path, sentences: tuple[str, ...], number: int, first: str) -> None:
+    encoder, unknown = SentenceEncoder.load(tiny_encoder_dir), UnknownWords()
+    for part in (sentences[:2], sentences[2:]):
+        if part:
+            unknown.count(encoder.tokenizer, encoder.tokenize(part), part)
+    assert (unknown.num_sentences, unknown.first) == (number, first)
+
+
+RATE, DECAY = 1e-3, 0.95
+
+
+# Where a family keeps its layers; layer 3 of 4 is the last.
+LAYERS = {
+    "bert": r"encoder\.layer\.(\d)\.",
+    "t5": r"encoder\.block\.(\d)\.",
+    "distilbert": r"transformer\.layer\.(\d)\.",
+}
+
+
+def learner_of(family: str, folder: Path) -> Learner:
+    depth = {"n_layers": 4} if family == "distilbert" else {"num_hidden_layers": 4}
+    torch.manual_seed(0)
+    objective = make.regression(width=WIDTH, loss="mse")
+    encoder = SentenceEncoder.load(tiny_encoder(folder / family, family, **depth))
+    return Learner(encoder, objective)
+
+
+def rates_of(module: nn.Module, layer_decay: float) -> dict[str, float]:
+    optimization = Optimization(num_steps=1, lr=RATE, layer_decay=layer_decay)
+    rates = {id(parameter): group["lr"] for group in parameter_groups(module, optimization) for parameter in group["params"]}
+    return {name: rates[id(parameter)] for name, parameter in module.named_parameters()}
+
+
+def expected_rate(family: str, name: str) -> float:
+    """The released code's loop: from the last layer, which has the base rate, each layer below has 0.95 of it;
+    all the rest has the base rate. So has the table of distances, which all of T5's layers read: with the first layer's rate, it had less
+    than MPNet's, which lies outside the layers."""
+    layer = None if "relative_attention_bias" in name else re.search(LAYERS[family], name)
+    rate = RATE
+    for _ in range(0 if layer is None else 3 - int(layer.group(1))):
+        rate *= DECAY
+    return rate
+
+
+@pytest.mark.parametrize("family", list(LAYERS))
+def test_layers_get_less_than_those_above(family: str, tmp_path: Path) -> None:
+    learner = learner_of(family, tmp_path)
+    found = rates_of(learner, DECAY)
+    assert found == pytest.approx({name: expected_rate(family, name) for name in found})
+    rates = sorted(set(found.values()))
+    assert rates == pytest.approx([RATE * DECAY**3, RATE * DECAY**2, RATE * DECAY, RATE])
+    full = {name for name, rate in found.items() if rate == RATE}
+    assert {"heads.head.linear.weight", "heads.head.linear.bias"} <= full
+    assert any("embeddings" in name or name == "encoder.model.shared.weight" for name in full)
+
+
+def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "albert", "albert"))
+    with pytest.raises(RecipeError, match=r"layer_decay"):
+        parameter_groups(encoder, Optimization(num_steps=1, layer_decay=0.95))
+    assert parameter_groups(encoder, Optimization(num_steps=1))
