@@ -126,7 +126,7 @@ REACHES = [
           OF_USE | {"--column": ("3.0.columns", ("one", "two")),
            "--relation": ("2.1.a", 2.0), "--directions": ("directions", "one"), "--prompt": ("1.0.prompt", "sp:"), "--out": ("4.2", Path("out.csv"))}),
     Reach(f"export o/one --to new --revision {COMMIT} --pooling cls",
-          {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.cli.encoders:export_encoder": END},
+          {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.api.encoders:export_encoder": END},
           {"--to": ("1.1", Path("new")), "--revision": ("1.0.revision", COMMIT), "--pooling": ("1.0.pooling", "cls")}),
     Reach("stop --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
     Reach("leave --within 30 --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.cluster.nodes:leave": END},
