@@ -89,11 +89,11 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     place = store_root(given_store(store))
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
-    from sentdist.execution.build_recipe import ThisProcess, build_recipe
+    from sentdist.execution.build_recipe import LocalBackend, build_recipe
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
-    done = build_recipe(asked, context, found, ThisProcess(), print_line=print_line)
+    done = build_recipe(asked, context, found, LocalBackend(), print_line=print_line)
     ended: list[Outcome] = []
     for one in done:
         for failure in one.summary.failures:
@@ -180,12 +180,12 @@ def train(
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
     """Run the training of a request in this process and write its encoder."""
-    from sentdist.execution.build_recipe import ThisProcess
+    from sentdist.execution.build_recipe import LocalBackend
     from sentdist.execution.tuning import Tuning
 
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         print_line(line)
-    tuning = Tuning(request, ThisProcess(), store=store_root(store), data=data, print_line=print_line)
+    tuning = Tuning(request, LocalBackend(), store=store_root(store), data=data, print_line=print_line)
     tuning.run()
     trained = tuning.finished()
     assert trained is not None, "else it raises"

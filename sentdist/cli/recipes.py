@@ -22,7 +22,7 @@ from sentdist.inference.opening import IN_A_JOB, store_root
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sentdist.execution.build_recipe import BuiltPlan, Workplace
+    from sentdist.execution.build_recipe import Backend, BuiltPlan
     from sentdist.plan.suggestions import PlannedSearch
     from sentdist.plan.unroll import Plan
     from sentdist.stages.context import Context
@@ -253,7 +253,7 @@ def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, 
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Build in this process and print the results. data: the data root, also for confirmations."""
-    from sentdist.execution.build_recipe import ThisProcess
+    from sentdist.execution.build_recipe import LocalBackend
     from sentdist.machine import end_on_sigterm
     from sentdist.tracking.server import is_server, no_server
 
@@ -262,14 +262,14 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     if tracking and not is_server(tracking):
         typer.echo(f"MLflow is not used: {no_server(tracking)}", err=True)
         tracking = None
-    done = _built(asked, context, data, ThisProcess(), tracking=tracking)
+    done = _built(asked, context, data, LocalBackend(), tracking=tracking)
     if tracking:
         summary.bring_to_mlflow(done, context.store, tracking)
     summary.print_end(done, context)
 
 
 def _built(
-    asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Workplace, *, tracking: str | None
+    asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Backend, *, tracking: str | None
 ) -> list[BuiltPlan]:
     """Run `build_recipe`, with progress and tables of results."""
     from sentdist.execution.build_recipe import build_recipe
@@ -291,14 +291,14 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
         job: module and arguments with which a job can drive it, to be printed.
         reports: write a report, and register the best encoder in MLflow.
     """
-    from sentdist.execution.build_recipe import Cluster
+    from sentdist.execution.build_recipe import RayBackend
     from sentdist.execution.cluster.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
-    done = _built(asked, context, data, Cluster(tracking), tracking=tracking)
+    done = _built(asked, context, data, RayBackend(tracking), tracking=tracking)
     if reports and done[0].summary.is_reportable:
         summary.publish_report(done[0].name, context.store, tracking)
     summary.print_end(done, context)

@@ -18,7 +18,7 @@ from sentdist.inference.opening import open_store, store_root
 
 if TYPE_CHECKING:
     from sentdist.api.recipes import TrainedEncoder
-    from sentdist.execution.build_recipe import Workplace
+    from sentdist.execution.build_recipe import Backend
     from sentdist.execution.tuning import Tuning
     from sentdist.plan.stage import Json
     from sentdist.stages.planning.planned import OwnRequest
@@ -219,10 +219,10 @@ def tune(
         raise typer.Exit(INTERRUPTED)
 
 
-def _workplace(*, local: bool, tracking: str | None) -> Workplace:
-    from sentdist.execution.build_recipe import Cluster, ThisProcess
+def _workplace(*, local: bool, tracking: str | None) -> Backend:
+    from sentdist.execution.build_recipe import LocalBackend, RayBackend
 
-    return ThisProcess() if local else Cluster(tracking)
+    return LocalBackend() if local else RayBackend(tracking)
 
 
 def _connect(*, local: bool) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from sentdist.tracking.tracker import Tracker
 
 
-class Workplace(Protocol):
+class Backend(Protocol):
     """Runs searches and builds plans. Implementations import lazily: torch, Ray and Tune take seconds."""
 
     def search(
@@ -63,7 +63,7 @@ class Workplace(Protocol):
         ...
 
 
-class ThisProcess(Workplace):
+class LocalBackend(Backend):
     """One stage after another, without Ray."""
 
     def search(
@@ -88,7 +88,7 @@ class ThisProcess(Workplace):
 
 
 @dataclass(frozen=True)
-class Cluster(Workplace):
+class RayBackend(Backend):
     """The cluster that RAY_ADDRESS names."""
 
     tracking: str | None  # address of an MLflow server that records what is built; None for none
@@ -159,7 +159,7 @@ def build_recipe(
     asked: Plan | PlannedSearch,
     context: Context,
     data: Path | None,
-    workplace: Workplace,
+    workplace: Backend,
     *,
     print_line: PrintLine,
     display: Display | None = None,
@@ -199,7 +199,7 @@ def build_recipe(
 
 
 def _finished_search(
-    planned: PlannedSearch, context: Context, workplace: Workplace, print_line: PrintLine, tracking: str | None
+    planned: PlannedSearch, context: Context, workplace: Backend, print_line: PrintLine, tracking: str | None
 ) -> FinishedSearch:
     for note in planned.notes:
         print_line(note)
@@ -214,7 +214,7 @@ def _finished_search(
 def searched(
     planned: PlannedSearch,
     context: Context,
-    workplace: Workplace,
+    workplace: Backend,
     print_line: PrintLine,
     tracking: str | None,
     *,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import SentdistError
-from sentdist.execution.build_recipe import Workplace, searched
+from sentdist.execution.build_recipe import Backend, searched
 from sentdist.execution.plan_facts import Show, SweepProgress
 from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
@@ -79,7 +79,7 @@ class Tuning:
     def __init__(
         self,
         request: OwnRequest,
-        workplace: Workplace,
+        workplace: Backend,
         *,
         store: str,
         data: Path | None,

@@ -84,7 +84,7 @@ class Engine(Protocol):
         ...
 
 
-class Brake:
+class NonFiniteGuard:
     """Skip all steps of a fused torch optimizer from the first non-finite loss or norm on, without blocking the host."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class TorchEngine:
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
         self.runs_ahead = self.device.type == "cuda"
-        self._brake = Brake()
+        self._brake = NonFiniteGuard()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         self.buckets = GradientBuckets(self._parameters, words=watched_words(self.learner))
 
@@ -132,7 +132,7 @@ class TorchEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        with self.buckets.travelling():
+        with self.buckets.overlap_reduce():
             loss.backward()
 
     def step(self) -> float:

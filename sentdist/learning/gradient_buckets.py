@@ -100,7 +100,7 @@ class GradientBuckets:
         weakref.finalize(self, _remove, hooks).atexit = False
 
     @contextmanager
-    def travelling(self) -> Iterator[None]:
+    def overlap_reduce(self) -> Iterator[None]:
         """Wrap a step's only backward pass: inside, buckets are sent."""
         self._is_open = True
         try:

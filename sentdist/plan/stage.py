@@ -91,7 +91,7 @@ class Stage(Frozen):
         return tuple(found.values())
 
 
-def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
+def with_current_source_names(canonical: dict[str, Json]) -> dict[str, Json]:
     """Return canonical values of an older version with the current names of sources, so that records can be compared."""
     renamed: dict[str, Json] = json.loads(json.dumps(canonical).replace(_SOURCE_IN_KEYS, _SOURCE))
     return renamed

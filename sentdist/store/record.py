@@ -16,7 +16,7 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sentdist.errors import StoreError, near
-from sentdist.plan.stage import Json, Processes, Purpose, Stage, as_number, in_words_of_today, label_of
+from sentdist.plan.stage import Json, Processes, Purpose, Stage, as_number, label_of, with_current_source_names
 from sentdist.plan.stages import STAGES
 
 
@@ -163,7 +163,7 @@ class Record(BaseModel):
                 remedy="Update sentdist, or use another store. Nothing was changed.",
             )  # fmt: skip
         record = Record.model_validate(values)
-        return record.model_copy(update={"stage": in_words_of_today(record.stage)})
+        return record.model_copy(update={"stage": with_current_source_names(record.stage)})
 
     @property
     def files_place(self) -> str:

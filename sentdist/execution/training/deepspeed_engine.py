@@ -23,7 +23,7 @@ from sentdist.learning.bank_shape import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
-from sentdist.learning.engine import Brake, diverged_gradient, host_copy, watched_words
+from sentdist.learning.engine import NonFiniteGuard, diverged_gradient, host_copy, watched_words
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
@@ -81,7 +81,7 @@ class DeepSpeedEngine:
             self._engine.enable_backward_allreduce = False
             self.buckets = GradientBuckets(self.learner.parameters(), words=watched_words(self.learner))
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
-        self._brake = Brake()
+        self._brake = NonFiniteGuard()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
@@ -98,7 +98,7 @@ class DeepSpeedEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        with self.buckets.travelling():
+        with self.buckets.overlap_reduce():
             self._engine.backward(loss)
 
     def step(self) -> float:

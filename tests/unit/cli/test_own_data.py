@@ -17,7 +17,7 @@ import sentdist
 from sentdist.cli import app
 from sentdist.cli import train as own_data
 from sentdist.errors import RecipeError
-from sentdist.execution.build_recipe import ThisProcess
+from sentdist.execution.build_recipe import LocalBackend
 from sentdist.execution.tuning import Tuning
 from sentdist.plan.recipe import load_recipe
 from sentdist.stages.planning.planned import place_of, split_commit
@@ -142,7 +142,7 @@ def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str,
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThisProcess, moment, stopped)
+    monkeypatch.setattr(LocalBackend, moment, stopped)
     found = call(words)
     assert found.exit_code == 130 and "the same command goes on from here" in found.output
     assert len(list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))) == (moment == "search"), found.output

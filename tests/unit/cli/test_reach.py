@@ -87,7 +87,7 @@ REACHES = [
           {REQUEST: SimpleNamespace(asked=SimpleNamespace(recipe_name="mine", file="f")), "sentdist.cli.train:_check_folder": None,
            "sentdist.execution.tuning:Tuning": END},
           OF_FILE | {"--budget": ("hours", 0.5), "--trials": ("trials", 3), "--methods": ("methods", ["contrastive", "rcl"]), "--name": ("name", "mine"),
-                     "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "ThisProcess")}),
+                     "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "LocalBackend")}),
     Reach(f"evaluate o/one --tasks stsb,scenes-faq {USED} {PROMPTS} {OVER_WORKERS} --data TMP --store TMP/store", {SCORES: END},
           OF_USE | OF_WORKERS | {"--tasks": ("0.1", ["stsb", "scenes-faq"]), "--prompt": ("prompts.sentence", "sp:"), "--data": ("data", Path("TMP")),
                                  "--query-prompt": ("prompts.query", "qp:"), "--document-prompt": ("prompts.document", "dp:")}),

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sentdist.execution import tuning
-from sentdist.execution.build_recipe import ThisProcess
+from sentdist.execution.build_recipe import LocalBackend
 from sentdist.execution.tuning import Settings, Tuning
 
 BUDGET = 480.0
@@ -24,7 +24,7 @@ class Pretended(Tuning):
         request = SimpleNamespace(asked=SimpleNamespace(trials=None, recipe_name="mine"))
         super().__init__(
             request,
-            ThisProcess(),
+            LocalBackend(),
             store="",
             data=None,
             print_line=lambda line: None,
