@@ -93,7 +93,7 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     num_gpus = runtime.gpus_per_worker if stage.uses_gpu else 0.0
     match stage.built_by:
         case None:
-            raise TypeError(f"{stage.kind}.built_by is not defined")
+            raise TypeError(f"{stage.kind}.built_by is not implemented")
         case "group" if uses_worker_group(runtime):
             may_change = runtime.workers_may_change
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None

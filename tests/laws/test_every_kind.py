@@ -20,7 +20,7 @@ NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
 PLANNED = sorted(set(STAGES) - NOT_PLANNED)
 
 
-UNKNOWN = "nobody said"
+UNKNOWN = "not implemented"
 
 
 def _written(stage: Stage) -> int:

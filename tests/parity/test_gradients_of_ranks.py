@@ -90,7 +90,7 @@ def test_a_bucket_leaves_while_earlier_layers_wait_for_their_gradients(sent: lis
     for _ in range(2):
         sent.clear()
         seen: list[int] = []
-        with buckets.travelling():
+        with buckets.overlap_reduce():
             chain(torch.ones(2, 8), seen=lambda number, seen=seen: seen.append(len(sent))).backward()
         left.append([*seen, len(sent)])
         buckets.arrive()
@@ -130,7 +130,7 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
             chain.zero_grad(set_to_none=True)
             loss = chain(rows, without=1 if step in (0, 3) else None)
             if travels:
-                with buckets.travelling():
+                with buckets.overlap_reduce():
                     loss.backward()
                 buckets.arrive()
             else:

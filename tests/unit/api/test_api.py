@@ -87,11 +87,11 @@ MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
     (lambda one: one.encode({"a dog"}), DataError, "a set; "), (lambda one: one.encode(5), DataError, "an int; expected a list of sentences"),
     (lambda one: one.encode("a dog", normalize="no"), DataError, "encode: normalize: found 'no'"),  # type: ignore[arg-type]
     (lambda one: one.encode(pd.DataFrame({"text": ["a dog"]})), DataError, r"a DataFrame.*table\['text'\]"),
-    (lambda one: one.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3"), (lambda one: one.export("."), DataError, "there already"),
+    (lambda one: one.encode(["a dog", 3]), DataError, r"encode: sentences\[1\]: found 3"), (lambda one: one.export("."), DataError, "an existing file"),
     (lambda one: sentdist.similarity(one, ["a", "b"], ["a", ""]), DataError, r"similarity: second\[1\]: found ''"),
     (lambda one: sentdist.similarity(object(), "a", "b"), DataError, "an object"), (lambda one: sentdist.similarity(one, "a", ["a"]), DataError, "one sentence"),
     (lambda one: sentdist.similarity(one, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
-    (lambda one: sentdist.similarity(one, "a", "b", relations={"entailment": 1}), EncoderError, "no relations beside it"),
+    (lambda one: sentdist.similarity(one, "a", "b", relations={"entailment": 1}), EncoderError, "found no relations"),
     (lambda one: sentdist.similarity(one, "a", "b", directions="foo"), DataError, "found 'foo'"),
     (lambda one: sentdist.search(one, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
     (lambda one: sentdist.search(one, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),

@@ -47,7 +47,7 @@ def _call(*arguments: object) -> Result:
 def test_a_plan_says_what_is_shared_and_what_comes_after(tmp_path: Path) -> None:
     answer = _call("plan", DEMO, "--store", str(tmp_path), "--trials", "--set", "confirm_seeds=3")
     assert answer.exit_code == 0
-    assert "Trials mention 43 stages, 26 differ: sharing spares 17." in answer.output
+    assert "43 stages, 26 differ: sharing saves 17." in answer.output
     assert "(to build)" in answer.output and "3 fresh seeds (confirm_seeds)" in " ".join(answer.output.split())
     assert not list(tmp_path.iterdir()), "planning writes nothing"
     ahead = forecast(sentdist.plan(DEMO, store=tmp_path), ArtifactStore(tmp_path))
@@ -127,7 +127,7 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]", "--trials", "--on", "1xH100")
     left = {"corpus": ["4", "1", "1", "–"], "train": ["8", "8", "4", "4"], "bank": ["4", "4", "2", "2"], "scores": ["5", "5", "3", "2"]}
     assert {kind: row[:4] for kind, row in _cells(more.output).items()} == left
-    assert "It adds about" in more.output and "Of what is finished, 4 trainings: forecast" in more.output
+    assert "It adds about" in more.output and "Finished: 4 trainings, forecast" in more.output
     marks = [line.rpartition("  (")[2] for line in more.output.splitlines() if line.startswith("scores/")]
     assert marks == [
         f"{'to build' if 'seed 7' in line else 'in the store'})" for line in more.output.splitlines() if line.startswith("scores/")
@@ -232,8 +232,8 @@ def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> 
     done = CliRunner().invoke(app, ["plan", str(RECIPES / "search.yaml"), "--store", str(tmp_path)], env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
     assert "1e-05 to 0.001, logarithmic, 9 steps" in done.output and "methods.rcl.phis" in done.output
-    assert "One trial of rcl: 3,840 sentences to train on, no speed is known yet." in done.output
-    assert "What dev chooses, 2 seeds: 3 trainings more, 5,760 sentences, no speed is known yet." in done.output
+    assert "One trial of rcl: 3,840 sentences to train on, speed not known" in done.output
+    assert "2 seeds: 3 trainings more, 5,760 sentences, no speed" in done.output
     assert not (tmp_path / "searches").exists()
 
 
@@ -248,7 +248,7 @@ def test_a_search_in_this_process_ends_with_its_finalists_on_test(tmp_path: Path
     command = ["sweep", str(recipe), "--local", "--store", str(tmp_path / "store"), "--data", str(write_data(tmp_path / "data"))]
     done = CliRunner().invoke(app, command, env={"COLUMNS": "200"})
     assert done.exit_code == 0, done.output
-    assert "trial 1  fine_tuned (learning_rate=" in done.output and "what dev chose (all trials are made)" in done.output
+    assert "trial 1  fine_tuned (learning_rate=" in done.output and "chosen on dev (all trials" in done.output
     assert "Encoder: " in done.output
     store = ArtifactStore(tmp_path / "store")
     search, sweep = load_search(store, "tiny"), load_sweep(store, "tiny")

@@ -55,7 +55,7 @@ def test_encode_writes_the_embeddings_of_every_sentence_once(
         assert answer.exit_code == 0 and f"{len(SENTENCES)} embeddings of width 32" in answer.output, answer.output
         np.testing.assert_allclose(np.load(tmp_path / "out.npy"), expected, **CLOSE)
         (tmp_path / "out.npy").write_text("precious")
-        assert "there already" in _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man").stderr
+        assert "an existing file" in _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", stdin="a man").stderr
         assert (tmp_path / "out.npy").read_text() == "precious"
         assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
         (tmp_path / "out.npy").unlink()
@@ -77,7 +77,7 @@ MISTAKES = [
     (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
     (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
     (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
-    (("{corpus}", "{encoder}", "--out", "{out}"), "Turn them"),
+    (("{corpus}", "{encoder}", "--out", "{out}"), "Swap them"),
 ]
 
 
@@ -169,7 +169,7 @@ def test_relations_score_pairs_of_their_own_embeddings_alone(
 MISTAKES_SIMILARITY = [
     (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"), (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
     (("{encoder}", "a man", "{heads}"), "'a man': found a sentence"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
-    (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "no relations beside it"),
+    (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "found no relations"),
     (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'), (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
     (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
     (("{encoder}", "{pairs}", "--out", "{heads}"), "suffix '.txt'"), (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
@@ -247,7 +247,7 @@ def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(searched: 
     assert "the [red]dog[/]" in answer.stdout and "The corpus has 2 sentences, fewer than 5" in answer.stderr
     shown = _call("search", searched["encoder"], searched["queries"], "--corpus", searched["plain"], "-k", "2").stderr
     assert "fewer than" not in shown and on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
-    assert "is searched for as a sentence. The sentences of that file: --queries" in shown
+    assert "queries.txt is searched for as a sentence" in shown
     for query in ("gone.txt", f"{'long ' * 1000}.txt"):
         assert "--queries" not in _call("search", searched["encoder"], query, "--corpus", searched["plain"], "--max-length", "9").stderr
 
@@ -261,15 +261,15 @@ MISTAKES_SEARCH = [
     (("a", "--corpus", "{queries}", "--embeddings", "{few}"), "2 sentences and 3 embeddings"),
     (("a", "--corpus", "{plain}", "--embeddings", "{embeddings}", "--max-length", "5"), "made with max_length 40"),
     (("--corpus", "{plain}"), "no queries"),
-    (("a", "--queries", "{queries}", "--corpus", "{plain}"), "two things in one place"),
-    (("--queries", "-", "--corpus", "-"), "two things in one place"),
+    (("a", "--queries", "{queries}", "--corpus", "{plain}"), "given twice"),
+    (("--queries", "-", "--corpus", "-"), "two files on stdin"),
     (("a",), "no corpus"),
     ((" ", "--corpus", "{plain}"), "' '"),
-    (("a", "--corpus", "{plain}", "--relation", "twin"), "no relations beside it"),
+    (("a", "--corpus", "{plain}", "--relation", "twin"), "found no relations"),
     (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
     (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
     (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected a .npy file"),
-    (("a", "--corpus", "{few}"), "Embeddings of some are --embeddings"),
+    (("a", "--corpus", "{few}"), "use --embeddings"),
     (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected a file"),
 ]
 
@@ -288,7 +288,7 @@ def test_embeddings_of_other_sentences_are_refused(searched: dict[str, Path], tm
     given = ("search", searched["encoder"], "a dog sleeps", "--embeddings", searched["embeddings"], "--corpus")
     assert _call(*given, searched["plain"]).exit_code == 0
     refused = _call(*given, tmp_path / "turned.txt")
-    assert refused.exit_code == 2 and "other sentences than those that were encoded" in refused.output, refused.output
+    assert refused.exit_code == 2 and "other sentences than" in refused.output, refused.output
 
 
 def test_other_columns_of_the_corpus_are_shown_beside_a_hit(searched: dict[str, Path], tmp_path: Path) -> None:
@@ -302,7 +302,7 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(searched: dict[str, 
     assert all(hit["id"] == str(hit["row"]) and hit["text"] == SENTENCES[hit["row"]] for hit in hits)
     shown = _call(*search, "--show", "[who]")
     assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
-    assert "other columns, too: nr, [who]. --show nr shows one." in _call(*search).stderr
+    assert "Other columns of the corpus: nr, [who]. --show nr shows one." in _call(*search).stderr
 
 
 TEXTS = ["a man sings", "the dog runs slowly in the garden", "music", "one child reads"]
@@ -372,7 +372,7 @@ def test_similarity_takes_the_prompt_of_encode(encoder: Path) -> None:
         answer = _call("similarity", encoder, *TEXTS[:2], *options)
         one, other = _embedded(encoder, text, TEXTS[:2])
         assert float(answer.stdout) == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=2e-6)
-        assert (f"{text!r} stands before each sentence" if text else "no prompt before each sentence") in answer.stderr
+        assert (f"{text!r} before each sentence" if text else "no prompt before each sentence") in answer.stderr
 
 
 def test_rows_without_a_sentence_are_left_out_counted_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
@@ -382,10 +382,7 @@ def test_rows_without_a_sentence_are_left_out_counted_and_reported(tiny_encoder_
     given = (tmp_path / "corpus.csv", "--column", "text")
     answer = _call("search", tiny_encoder_dir, "a man", "--corpus", *given, "--format", "jsonl")
     assert {hit["row"]: hit["text"] for hit in json.loads(answer.stdout)["hits"]} == {n: texts[n] for n in (1, 3, 4)}
-    assert (
-        "2 rows without a sentence are left out, row 1 first." in answer.stderr
-        and "1 row holds nothing but a word for no value" in answer.stderr
-    )
+    assert "2 rows without a sentence are left out, row 1 first." in answer.stderr and "holds only a null word" in answer.stderr
     refused = _call("encode", tiny_encoder_dir, *given, "--out", tmp_path / "o.npy").stderr
     assert "rows 1, 3, text: found no sentences" in refused and "--id key --out o.parquet" in refused
     kept = _call("encode", tiny_encoder_dir, *given, "--id", "key", "--out", tmp_path / "o.parquet")

@@ -227,7 +227,7 @@ FILES = {
 
 
 MISTAKES = [
-    (("report", "any", "--out", "empty.yaml"), "--out empty.yaml: found a file of that name; expected a folder, which is made."),
+    (("report", "any", "--out", "empty.yaml"), "--out empty.yaml: found a file of that name; expected a folder"),
     (("plan", "demmo.yaml"), "expected a readable recipe"),
     (("plan", DEMO, "--set", "training.batch_sze=8"), 'did you mean "batch_size"'),
     (("run", DEMO, "--local", "--set", "encoder.checkpoint=./nowhere"), "expected a saved Hugging Face encoder"),
@@ -238,22 +238,22 @@ MISTAKES = [
     (("plan", DEMO, "--format", "json", "--trials"), "--trials: found no --format table"),
     (("plan", SEARCH, "--format", "json"), "--format json: found"),
     (("stop", "demo", "--all"), "found demo and --all"),
-    (("plan", "twice.yaml"), 'found line 3: the key "seeds" stands twice; expected valid YAML. Correct the line named.'),
+    (("plan", "twice.yaml"), 'found line 3: the key "seeds" occurs twice'),
     (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
-    (("plan", "latin.yaml"), "(line 3: bytes that are no UTF-8); expected a readable recipe. Save it as UTF-8 text"),
+    (("plan", "latin.yaml"), "(line 3: bytes that are not UTF-8); expected a readable recipe. Save it as UTF-8 text"),
     (("plan", "nameless.yaml"), "nameless.yaml: name: found nothing; expected a name such as my_recipe. Nothing was started."),
     (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected 1 or more. Nothing was started."),
     (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
-    (("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--max-length", "5000"), "max_length: found 5,000, where minilm-l6 takes 256 tokens"),
+    (("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--max-length", "5000"), "max_length: found 5,000, but minilm-l6"),
     (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
     (("plan", DEMO, "--on", "8xFOO"), "8xFOO"),
     (("plan", SEARCH, "--on", "8xH100"), "--on: found"),
-    (("plan", SEARCH, "--trials"), "a search suggests its trials as it goes"),
+    (("plan", SEARCH, "--trials"), "a search chooses its trials"),
     (("store", "check", "trainz"), 'kind: found trainz; expected one of graded, groups'),
     (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two. Run `sentdist sweep RECIPE` first."),
     (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "data root: found no folder nowhere"),
-    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv there. It lies elsewhere: --data . and good, for sources are named"),
-    (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Say --column question, or others."),
+    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv there. It is elsewhere: use --data . and good"),
+    (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Use --column question"),
     (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
     (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
     (("tune", "bad.jsonl"), "bad.jsonl: line 2: found {a: 2}; expected a JSON object. Correct that line."),
@@ -399,7 +399,7 @@ def test_what_was_built_here_goes_to_mlflow_if_a_server_is_there(ended: Ended) -
     for uri in (None, "file:///tmp/runs"):
         answer, done = ended("sweep", DEMO, "--local", uri=uri)
         assert answer.exit_code == 0 and not {"rebuilt", "report"} & {name for name, _ in done} and not dict(done)["carried out"]
-        assert ("MLflow is left out: " in answer.stderr) == bool(uri)
+        assert ("MLflow is not used: " in answer.stderr) == bool(uri)
 
 
 GAIN = Difference(difference=2.0, error=0.1, low=1.8, high=2.2, p=0.001, table_p=0.001)
@@ -440,7 +440,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     said = capsys.readouterr()
     *lines, registered = said.out.splitlines()
     assert registered == (
-        "Registered, as dev chose: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}"
+        "Registered, chosen on dev: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}"
     )
     assert lines == [
         "Report: store/reports/demo/report.html",
@@ -519,8 +519,8 @@ def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(tmp_path: Path, 
     for name in ("build_within", "build_on_cluster"):
         monkeypatch.setattr(building, name, stopped)
     for command, more, said in (
-        ("sweep", (), "go on from their last checkpoints."),
-        ("run", ("--local",), "a training that ran starts over."),
+        ("sweep", (), "resume from their last checkpoints."),
+        ("run", ("--local",), "training starts over."),
     ):
         answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
         assert answer.exit_code == 130 and answer.output.rstrip().endswith(said), answer.output

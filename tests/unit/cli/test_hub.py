@@ -192,7 +192,7 @@ def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, tmp_path:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     (tmp_path / "precious").touch()
     for encoder, *options, words in (
-        (tiny_encoder_dir, "--to", tmp_path, "there already"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no folder for it"),
+        (tiny_encoder_dir, "--to", tmp_path, "an existing file"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no parent folder"),
         (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "gguf", "one of sentence-transformers, onnx"),
         (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "onnx", "pip install 'sentdist[onnx]'"),
         ("./nowhere", "--to", tmp_path / "new", "no such folder"),

@@ -160,5 +160,5 @@ def test_a_job_takes_no_store_in_the_folder_that_ray_throws_away(monkeypatch: py
     monkeypatch.setenv(IN_A_JOB, "{}")
     for kept in ("/shared/store", "s3://bucket/store", "~/store"):
         assert store_root(kept) == kept
-    with pytest.raises(StoreError, match="Ray throws away"):
+    with pytest.raises(StoreError, match="Ray deletes"):
         store_root("results")

@@ -249,7 +249,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls]) -> None:
     reported = listen(stop_sweeps, "stop_sweeps", [stop_sweeps.StoppedSweep(sweep="demo", num_ended=2)])
-    assert "demo: stopped, and with it 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
+    assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
     left = listen(leaving, "leave", ["10.0.0.1", "10.0.0.2"])
     assert "2 hosts to go within 60 s: 10.0.0.1, 10.0.0.2." in _call("leave").output
     assert left.pop() == ((), {"within_s": 60.0, "everywhere": False})

@@ -193,7 +193,7 @@ def test_letters_that_were_lost_before_and_html_are_reported(tmp_path: Path) -> 
     for word, is_reported in (lost | {"Press it.<br>Then": True, "Tom &amp; Jerry": True, "a < b & c; x > y": False}).items():
         path.write_text("question\tanswer\n" + "".join(f"one {n}\t{word if n < 3 else 'other'} {n}\n" for n in range(60)), encoding="utf-8")
         notes = recognise("own.tsv", path, NEAR).notes
-        said = f"3 texts with letters like {word!r}" if word in lost else "3 texts with HTML"
+        said = f"3 texts with characters like {word!r}" if word in lost else "3 texts with HTML"
         assert (said in notes[-1]) == is_reported and len(notes) == 2 + is_reported, word
 
 

@@ -272,7 +272,7 @@ def test_a_collection_for_retrieval_is_no_table(tmp_path: Path) -> None:
         texts: Rows = [{"_id": str(n), "title": f"{name} {n}", "text": f"a text of {n} in {name}"} for n in range(60)]
         write(tmp_path / "beir" / f"{name}.jsonl", texts)
     (tmp_path / "beir/qrels").mkdir()
-    with pytest.raises(DataError, match="queries, documents and judgements in files of their own, as BEIR has them") as refused:
+    with pytest.raises(DataError, match="queries, documents and judgements in separate files") as refused:
         recognise("beir", tmp_path / "beir", NEAR)
     assert f"corpus: {{source: beir, split: null}}, folds: {{num: 5}}, with --data {tmp_path}." in refused.value.remedy
 
@@ -488,7 +488,7 @@ def test_passages_beside_a_query_are_read_with_their_titles(tmp_path: Path) -> N
         ('{"texts": ["how", "so"], "label": 1.0}', "texts in lists, under texts"),
         ('{"anchor": "a", "positives": ["b"], "no": ["c"]}', "of which positives, no hold lists"),
         ('[{"how": "so"}]', "expected a JSON object"),
-        ('{"data": [{"question": "how", "answer": "so"}]}', "a line of its own"),
+        ('{"data": [{"question": "how", "answer": "so"}]}', "a separate line"),
         ('{"q": {"text": "how"}, "a": {"text": "so"}}', "q.text"),
     ],
 )

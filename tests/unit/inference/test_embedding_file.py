@@ -67,7 +67,7 @@ def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_is_reported_before(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     for path, words in (
-        (tmp_path / "a.npy", "there already"),
+        (tmp_path / "a.npy", "an existing file"),
         (tmp_path / "a.csv", "suffix"),
         (tmp_path / "b" / "a.npy", "no such folder"),
     ):

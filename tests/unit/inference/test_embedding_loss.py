@@ -88,7 +88,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         (lambda: _called("rcl", TENSORS[0]), "1 tensors"),
         (lambda: _called("rcl", TENSORS[0], TENSORS[1][:3]), "anchors, positives and perhaps hard negatives"),
         (lambda: _called("rcl", TENSORS[0], None), "column 1: found a NoneType; expected a tensor"),
-        (lambda: _called("rcl", *TENSORS[:2], torch.ones(B)), "all else by its name: labels="),
+        (lambda: _called("rcl", *TENSORS[:2], torch.ones(B)), "by name: labels="),
         (lambda: _called("rcl"), "augmented: found nothing"),
         (lambda: _called("rcl", augmented=_columns(1, N, B, D)), "expected 2 tensors of shape (N, 6, 5)"),
         (lambda: _called("info_nce", augmented=_columns(2, N, B, D)), "augmented: found tensors"),

@@ -36,10 +36,10 @@ def test_what_is_no_list_of_sentences() -> None:
     for given, words in [
         (None, "found a NoneType"),
         ([], "found a list of 0"),
-        (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out what is missing: table\['text'\].dropna\(\)"),
+        (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out missing values: table\['text'\].dropna\(\)"),
         (b"a dog", "found a bytes; expected a list of sentences"),
         (np.array([["a", "b"]]), r"found an array of shape \(1, 2\)"),
-        (["fine", "bad \ud83d"], r"w\[1\]: found half of a surrogate pair"),
+        (["fine", "bad \ud83d"], r"w\[1\]: found a lone surrogate"),
         (["fine", " "], r"w\[1\]: found ' '; expected a sentence with at least one visible character"),
     ]:
         with pytest.raises(DataError, match=words):
@@ -96,7 +96,7 @@ def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
 
 def test_a_path_beside_tasks_below_the_root_is_refused(here: Path) -> None:
     for other in ["stsb", "sts", "sts=pairs.tsv"]:
-        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
+        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a separate command"):
             own_files([other, "sts=below/more.csv"], here / "data")
 
 

@@ -106,7 +106,7 @@ def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp
     shutil.copytree(first / "results", tmp_path / "bare" / "results")
     encoder = tiny_roberta_dir
     for arguments, message in (
-        (("evaluate", encoder, "--mteb", f"{OURS}:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
+        (("evaluate", encoder, "--mteb", f"{OURS}:PAIRS", "--out", "out"), "a subclass of mteb's AbsTask"),
         (("evaluate", encoder, "--mteb", STS), "found --mteb without --out"),
         (("evaluate", encoder, "--out", "out"), "found --out without --mteb"),
         (("evaluate", encoder, "--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),

@@ -124,8 +124,8 @@ def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object]
 
 def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
     for asked, said in [
-        ("passages", r'expected the name of a prompt of it \(query, document, passage\), or a text. Did you mean "passage"'),
-        ("\ud800", "half of a surrogate pair"),
+        ("passages", r'one of its prompts \(query, document, passage\), or a text. Did you mean "passage"'),
+        ("\ud800", "lone surrogate"),
     ]:
         with pytest.raises(DataError, match=said):
             Prompts.of(folder(NAMED), encoder="it").of_sentences(asked)

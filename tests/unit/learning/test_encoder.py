@@ -105,7 +105,7 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
     ("pooling", "module", "change", "reported"),
     [
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "Identity"),
-        ("cls_mlp", "2_Dense", {"use_residual": True}, "around which"),
+        ("cls_mlp", "2_Dense", {"use_residual": True}, "residual"),
         ("cls_mlp", "2_Dense", {"out_features": 16}, "width 16"),
         ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "layers from 2"),
     ],
@@ -204,7 +204,7 @@ def test_products_that_are_rounded_are_not_taken(monkeypatch: pytest.MonkeyPatch
 
 # What one would write, and what is said of it.
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
-    "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read what pads a sentence"),
+    "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read padding"),
     "trigrams": ({"model_type": "mobilebert"}, "a mobilebert with trigram_input"),
     "blocks": ({"model_type": "big_bird", "attention_type": "block_sparse"}, "original_full"),
     "blocks by default": ({"model_type": "big_bird"}, "original_full"),

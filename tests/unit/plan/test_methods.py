@@ -68,7 +68,7 @@ def test_a_part_of_the_channels_follows_objective_and_width() -> None:
     assert settled_view(View(channels="words"), default, width=None, where="v").channels == "words", "a width that is not known yet"
     assert settled_view(View(channels=(0, 5)), InfoNCE(), width=32, where="v").channels == (0, 5)
     for view, objective, said in [
-        (View(channels="tags"), InfoNCE(), "no channels of their own"),
+        (View(channels="tags"), InfoNCE(), "without separate channels"),
         (View(channels=(0, 64)), default, "found 0 to 64"),
     ]:
         with pytest.raises(RecipeError, match=said):

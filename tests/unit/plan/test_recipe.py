@@ -70,7 +70,7 @@ def test_a_wrong_override_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path) -> None:
     for text, message in [
-        (SMALL + "name: other\n", 'the key "name" stands twice'),
+        (SMALL + "name: other\n", 'the key "name" occurs twice'),
         (SMALL + "[a, b]: c\n", "valid YAML"),
         ("- a\n- b\n", "found a list; expected a recipe"),
         ("", "found an empty file"),
@@ -81,7 +81,7 @@ def test_a_file_that_is_no_recipe_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match=r'Did you mean ".*small\.yaml"\?'):
         load_recipe(tmp_path / "smal.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\xfa")
-    with pytest.raises(RecipeError, match="no UTF-8"):
+    with pytest.raises(RecipeError, match="not UTF-8"):
         load_recipe(tmp_path / "binary.yaml")
 
 
@@ -239,7 +239,7 @@ selection: {task: stsb-dev+stackfaq} | found tasks of retrieval and of sts
 selection: {task: transfer-dev, limit: 40} | selection.limit: found 40 beside mr-dev
 selection: {task: "clustering=my/data"} | cannot choose checkpoints
 selection: {task: "classification=my/data"} | sts=SOURCE
-selection: {task: "sts=my/pairs+retrieval=my/bank"} | tasks of one kind
+selection: {task: "sts=my/pairs+retrieval=my/bank"} | expected one kind
 """
 
 CORPUS = """
@@ -287,7 +287,7 @@ new: {objective: {name: info_nce}, phis: [0.1]} | methods.new.phis: has no effec
 new: {objective: {name: info_nce}, bank_dtype: float32} | methods.new.bank_dtype: found no bank
 new: {objective: {name: info_nce}, shapes: [pairs]} | shapes: has no effect on a corpus of kind rows
 new: {objective: {name: info_nce}, start: bse} | Did you mean "base"?
-new: {objective: {name: info_nce}, start: fine_tuned, encoder: {layers: 2}} | methods.new.encoder.layers: found 2 beside a start
+new: {objective: {name: info_nce}, start: fine_tuned, encoder: {layers: 2}} | methods.new.encoder.layers: found 2
 new: {objective: {name: info_nce}, title: fine_tuned} | methods.new.title: found "fine_tuned"
 new: {objective: {name: info_nce}, training: {epochs: 0}} | methods.new.training.epochs
 new: {objective: {name: info_nce}, stopping: {reading: step, interval_fraction: 0.2}} | methods.new.stopping
@@ -311,8 +311,8 @@ new: {objective: {name: sum, terms: [{objective: {name: info_nce}}]}} | at least
 new: {objective: {name: sum, terms: [{objective: {name: info_nce}}, {objective: {name: info_nce}}]}} | info_nce twice
 new: {objective: {name: sum, terms: [{objective: {name: info_nce}}, {objective: {name: regulators}}]}} | methods.new.bank: found nothing
 new: {objective: {name: sum, terms: [{objective: {name: mlm}}, {wieght: 1, objective: {name: mlm}}]}} | terms.1.wieght: unknown key
-new: {training: {freeze_encoder: true}, objective: {name: info_nce}} | freeze_encoder with info_nce: found no parameters of its own
-new: {training: {freeze_encoder: true}, objective: {name: symmetric_info_nce}} | found no parameters of its own
+new: {training: {freeze_encoder: true}, objective: {name: info_nce}} | freeze_encoder with info_nce: found no own parameters
+new: {training: {freeze_encoder: true}, objective: {name: symmetric_info_nce}} | found no own parameters
 new: {training: {freeze_encoder: true}, objective: {name: mlm}} | methods.new.select: found stsb-dev
 new: {training: {freeze_encoder: true, layer_decay: 0.95}, select: false, objective: {name: mlm}} | layer_decay: found 0.95
 """

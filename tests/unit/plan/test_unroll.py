@@ -58,7 +58,7 @@ def _beginnings(notes: tuple[str, ...]) -> list[str]:
 
 
 def test_hard_negatives_that_are_not_read_or_not_there_are_reported() -> None:
-    assert _notes({"name": "mlm"}) == ["methods.tuned: mlm reads no"] and _notes({"name": "mlm"}, corpus=PAIRS) == []
+    assert _notes({"name": "mlm"}) == ["methods.tuned: mlm uses no"] and _notes({"name": "mlm"}, corpus=PAIRS) == []
     assert _notes({"name": "entropy", "phi": 0.01, "hard_negatives": False}) == [], "that is written"
     asked: dict[str, Json] = {"name": "info_nce", "temperature": 0.05, "hard_negatives": True}
     shown = ["methods.tuned: hard_negatives true of"]

@@ -264,7 +264,7 @@ def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: 
     path = tmp_path / "mine"
     reported = {
         "symlink": "a symbolic link", "open to a group": "mode 750",
-        "somebody's": f"one of the user with the number {NOBODY}",
+        "somebody's": f"uid {NOBODY}",
     }[planted]  # fmt: skip
     match planted:
         case "symlink":

@@ -162,7 +162,7 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["retrieval=my"], "a folder without corpus.jsonl"),
         (["retrieval=my/pairs"], "found one table, my/pairs"),
         (["classification="], "expected KIND=SOURCE"),
-        (["sts=my/pairs@"], "expected a split behind @"),
+        (["sts=my/pairs@"], "expected a split after @"),
         (["classify=my/labels"], "is not one of"),
         (["pairs=my/labelled-pairs", "pairs=./my/labelled-pairs.parquet"], "which are one file"),
         (["retrieval=my/bank", "retrieval=my/bank/"], "which are one file"),

@@ -27,9 +27,9 @@ TROUBLE = {
     errno.ENOSPC: "no space left",
     errno.EROFS: "a read-only file system",
     errno.EACCES: "no permission to write",
-    errno.EDQUOT: "a quota that is used up",
+    errno.EDQUOT: "quota",
     errno.ESTALE: "stale handle",
-    errno.EIO: "an error of the disk",
+    errno.EIO: "a disk error",
     errno.ETIMEDOUT: "does not answer",
     errno.ENOTCONN: "whose server has ended",
 }

@@ -225,8 +225,8 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in layout.trials.values()}
     note = sweep_note(layout.sweep, records, trials=links, views=[], store="/store")
     assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
-    assert note.startswith("**300 of 300 trials are scored.**") and "The other 270 stand in `summary.csv`" in note
-    assert f"{len(layout.sweep.places)} stages stand for the {sum(layout.sweep.mentions.values())} that the trials need" in note
+    assert note.startswith("**300 of 300 trials are scored.**") and "The other 270 are in `summary.csv`" in note
+    assert f"{len(layout.sweep.places)} stages instead of the {sum(layout.sweep.mentions.values())} that the trials need" in note
     lines = summary_csv(summary_rows(layout.sweep, records)).splitlines()
     assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12") and len(lines) == 301
     link = Link(name="large", kind="sweep", url=url)
