@@ -247,7 +247,7 @@ def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(searched: 
     assert "the [red]dog[/]" in answer.stdout and "The corpus has 2 sentences, fewer than 5" in answer.stderr
     shown = _call("search", searched["encoder"], searched["queries"], "--corpus", searched["plain"], "-k", "2").stderr
     assert "fewer than" not in shown and on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
-    assert "queries.txt is searched for as a sentence" in shown
+    assert "as a sentence. For the sentences in the file: --queries" in shown
     for query in ("gone.txt", f"{'long ' * 1000}.txt"):
         assert "--queries" not in _call("search", searched["encoder"], query, "--corpus", searched["plain"], "--max-length", "9").stderr
 

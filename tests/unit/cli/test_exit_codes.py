@@ -244,7 +244,7 @@ MISTAKES = [
     (("plan", "nameless.yaml"), "nameless.yaml: name: found nothing; expected a name such as my_recipe. Nothing was started."),
     (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected 1 or more. Nothing was started."),
     (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
-    (("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--max-length", "5000"), "max_length: found 5,000, but minilm-l6"),
+    (("evaluate", "minilm-l6", "--tasks", "scenes-sts", "--max-length", "5000"), "max_length: found 5,000, but minilm-l6 takes at most 256"),
     (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
     (("plan", DEMO, "--on", "8xFOO"), "8xFOO"),
     (("plan", SEARCH, "--on", "8xH100"), "--on: found"),

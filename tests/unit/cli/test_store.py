@@ -47,7 +47,7 @@ def _data(store: ArtifactStore, stage: Stage) -> Path:
 
 def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..., Result], store: ArtifactStore) -> None:
     whole = call("check")
-    assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "older" not in whole.output
+    assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "without" not in whole.output
     _data(store, TRAIN).write_bytes(b"0123456780")
     done = call("check")
     assert done.exit_code == 1 and done.stdout.splitlines()[0].startswith(f"{TRAIN.place}: ") and "2 artifacts" in done.output
