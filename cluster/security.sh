@@ -3,12 +3,12 @@
 # private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or fails with the reason. Implemented in Python, since
 # `sentdist up` needs the same.
 private_folder() {
-    python3 -P -m sentdist.services.folders private "$@"
+    python3 -P -m sentdist.services.state private "$@"
 }
 
 # ray_folder NAME: a private folder for Ray's files, with a path short enough for sockets.
 ray_folder() {
-    python3 -P -m sentdist.services.folders ray "$1"
+    python3 -P -m sentdist.services.state ray "$1"
 }
 
 # close_metrics: Ray's three ports for Prometheus need no token and show names of tasks and actors; they are opened only with METRICS=1.

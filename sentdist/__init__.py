@@ -1,7 +1,6 @@
-"""Distributed training of sentence embeddings on Ray: encoders in use, recipes planned, built and reported.
+"""Distributed training of sentence embeddings on Ray: use encoders; plan, run and report recipes.
 
-The names in `__all__` are the public surface; every other module is private by convention and may change. Importing this loads none of
-them: a name is found when it is first asked for.
+The names in `__all__` are the public API; other modules are private by convention and may change. Names are imported on first access.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
-    from sentdist.api import *  # what of it is public stands in __all__
+    from sentdist.api import *  # __all__ lists the public names
 
 __all__ = [
     "DataError",
@@ -42,14 +41,13 @@ __all__ = [
 
 
 class _CalledPackage(ModuleType):
-    """A package that is called as the public function of its name: `sentdist.plan(recipe)`, while `import sentdist.plan.unroll` finds the
-    module inside."""
+    """A package that can be called as the public function of its name: `sentdist.plan(recipe)` beside `import sentdist.plan.unroll`."""
 
     def __call__(self, *arguments: object, **named: object) -> object:
         return self.__wrapped__(*arguments, **named)
 
     @property
-    def __wrapped__(self) -> Callable[..., object]:  # where inspect.signature looks
+    def __wrapped__(self) -> Callable[..., object]:  # read by inspect.signature
         return getattr(_api(), self.__name__.rpartition(".")[2])
 
 
@@ -61,7 +59,7 @@ def _api() -> ModuleType:
     return import_module("sentdist.api")
 
 
-if not TYPE_CHECKING:  # which would take any misspelt name for an object
+if not TYPE_CHECKING:  # else type checkers accept any misspelt name
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
@@ -72,5 +70,5 @@ if not TYPE_CHECKING:  # which would take any misspelt name for an object
 
 
 def __dir__() -> list[str]:
-    """The public names, and Python's own; not what this file works with, which a notebook would offer beside them."""
+    """List the public names and Python's own, without this module's imports, for completion in notebooks."""
     return sorted({*(name for name in globals() if name.startswith("__")), *__all__})

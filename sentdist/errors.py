@@ -1,32 +1,37 @@
-"""The errors that a user can meet: each says where, what was found, what was expected and what to do, and survives a pickle."""
+"""Errors shown to users, and the formatting of values, names and system errors in their messages."""
 
 from __future__ import annotations
 
+import difflib
+import errno
+import os
 import re
 import reprlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Self
 
-from sentdist.addresses import without_secrets
+from sentdist.text import without_secrets
 
-# Letters. The longest message that is long on purpose lists the names of all tasks (660).
+# Characters. The longest intended message lists the names of all tasks (660).
 LONGEST = {"where": 300, "found": 1_000, "expected": 600, "remedy": 600}
-LONGEST_VALUE = 160  # letters of what a user wrote or a file holds
-LONGEST_ADDRESS = 1_000  # letters; a longer one may be cut before its secrets are found
+LONGEST_VALUE = 160  # characters of what a user wrote or a file holds
+LONGEST_ADDRESS = 1_000  # characters; a longer one may be cut before its secrets are found
 
-# What moves a terminal's cursor, breaks a line, turns the order of writing round, or cannot be written at all (a half of a surrogate pair).
+# Control characters, line separators, bidirectional controls, and lone surrogates, which no encoding can write.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def one_line(text: str, longest: int) -> str:
-    """`text` in at most `longest` letters on one line: its beginning and its end, control characters as escapes, addresses without
-    secrets.
+    """Return `text` on one line of at most `longest` characters: control characters escaped, secrets removed from addresses.
 
-    What is cut out is replaced by the size of the text. Takes the same time for a text of any size.
+    The middle of a longer text is replaced by its size. Time does not depend on the size of the text.
     """
     if len(text) <= longest and len(shown := _escaped(text)) <= longest:
         return shown
-    mark = f" … ({len(text):,} letters) … "
+    mark = f" … ({len(text):,} characters) … "
     ending = (longest - len(mark)) // 4
     return (
         _escaped(text[: longest + LONGEST_ADDRESS])[: longest - len(mark) - ending]
@@ -40,42 +45,42 @@ def _escaped(text: str) -> str:
 
 
 def brief(value: object) -> str:
-    """A value as Python writes it, in at most 160 letters; a few items of a long list, a few levels of a deep one."""
+    """Return the `repr` of a value in at most 160 characters; long lists and deep nesting are abbreviated."""
     return one_line(_BRIEF.repr(value), LONGEST_VALUE)
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names as a list in a sentence; the first 40, each cut to 60 letters."""
+    """Join names with commas: the first 40, each cut to 60 characters."""
     more = [f"and {len(names) - 40:,} more"] if len(names) > 40 else []
     return ", ".join([*(one_line(str(name), 60) for name in names[:40]), *more])
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """'1 query', '2,000 queries': `plural` where it is not the noun with an s."""
+    """Return a number with its noun: '1 query', '2,000 queries'. Give `plural` unless it is the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def typed(value: object) -> str:
-    """Of which type a value is, in words: a str, an int."""
+    """Return the type of a value with its article: 'a str', 'an int'."""
     name = type(value).__name__
     return f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people: 45 s, 3 min, 2.5 h."""
+    """Format seconds: '45 s', '3 min', '2.5 h'."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.1f} h"
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error of a library says, or its name where it says nothing."""
-    said = str(error).strip()
-    return one_line(said.splitlines()[0], LONGEST_VALUE) if said else type(error).__name__
+    """Return the first line of a library error's message, or its type if the message is empty."""
+    message = str(error).strip()
+    return one_line(message.splitlines()[0], LONGEST_VALUE) if message else type(error).__name__
 
 
 def named(error: BaseException) -> str:
-    """`ValueError: what it says`, whole."""
+    """Return the type and the whole message of an error, without secrets."""
     return without_secrets(f"{type(error).__name__}: {error}")
 
 
@@ -87,7 +92,7 @@ class _Brief(reprlib.Repr):
         self.maxlevel = 4
 
     def repr_int(self, value: int, level: int) -> str:
-        """Python refuses to write integers of more than 4,300 digits."""
+        """Python refuses to format integers of more than 4,300 digits."""
         return super().repr_int(value, level) if abs(value) < 1 << 512 else f"an integer of {value.bit_length():,} bits"
 
 
@@ -95,10 +100,13 @@ _BRIEF = _Brief()
 
 
 class SentdistError(Exception):
-    """A mistake or mishap that a person can act on, in one line of bounded length.
+    """An error that a user can act on: one line of bounded length, with its parts as attributes, also after pickling (by Ray).
 
-    Parameters are kept as attributes, so that a caller across a process border (Ray pickles exceptions) can still read them.
-    expected: "" where `found` is one or several whole sentences, which say it themselves.
+    Args:
+        where: the file, field, option or object concerned.
+        found: what was found there.
+        expected: what was expected; "" if `found` is one or more whole sentences.
+        remedy: what to do.
     """
 
     def __init__(self, *, where: str, found: str, expected: str, remedy: str) -> None:
@@ -106,16 +114,16 @@ class SentdistError(Exception):
         self.found = one_line(found, LONGEST["found"])
         self.expected = one_line(expected, LONGEST["expected"])
         self.remedy = one_line(remedy, LONGEST["remedy"])
-        super().__init__(" ".join(part for part in (self._said, self.remedy) if part))
+        super().__init__(" ".join(part for part in (self._problem, self.remedy) if part))
 
     @property
-    def _said(self) -> str:
+    def _problem(self) -> str:
         if self.expected:
             return f"{self.where}: found {self.found}; expected {self.expected}{'' if self.expected.endswith(('.', '?')) else '.'}"
         return f"{self.where}: {self.found}{'' if self.found.endswith(('.', '?')) else '.'}"
 
     def with_context(self, *, where: str | None = None, remedy: str | None = None) -> Self:
-        """The same error with a place or remedy that whoever passes it on knows better."""
+        """Return a copy with another `where` or `remedy`, where a caller knows a better one."""
         return type(self)(where=where or self.where, found=self.found, expected=self.expected, remedy=remedy or self.remedy)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -123,7 +131,7 @@ class SentdistError(Exception):
 
 
 class RecipeError(SentdistError):
-    """A recipe, a sweep or a `--set` that cannot be understood."""
+    """An invalid recipe, sweep or `--set`."""
 
 
 class DataError(SentdistError):
@@ -139,24 +147,177 @@ class StoreError(SentdistError):
 
 
 class ArtifactLost(StoreError):  # noqa: N818 - an event, after which the artifact is built again
-    """A finished artifact that is damaged or gone. Its stage counts as not finished, and is built again when it is asked for."""
+    """A finished artifact that is damaged or missing; its stage counts as unfinished and is built again on request."""
 
 
 class ResourceError(SentdistError):
-    """A request that the cluster at hand can never satisfy."""
+    """A request that this machine or cluster cannot satisfy."""
 
 
 class ServerError(SentdistError):
-    """A server of this machine that cannot be started, found or ended."""
+    """A local server that cannot be started, found or stopped."""
 
 
 class TrainingDiverged(SentdistError):  # noqa: N818 - an event that ends a run, as in the design
-    """A loss or gradient that is not finite; raised before the optimizer is touched."""
+    """A non-finite loss or gradient; raised before the optimizer step."""
 
 
 class SweepStopped(SentdistError):  # noqa: N818 - as above
-    """A person ended a sweep; what it had built is kept."""
+    """A user stopped a sweep; finished stages are kept."""
 
 
 def _rebuild(kind: type[SentdistError], state: dict[str, str]) -> SentdistError:
     return kind(where=state["where"], found=state["found"], expected=state["expected"], remedy=state["remedy"])
+
+
+LONGEST_NAME = 200  # characters; difflib's time grows with their number
+ALIKE = 0.6  # difflib's similarity ratio, its default
+ELSEWHERE = {  # other tools' name -> our names
+    "gpu": ("cuda",), "lr": ("learning_rate",), "bs": ("batch_size",), "grid": ("sweep",), "dataset": ("corpus",), "data": ("corpus",),
+    "model": ("encoder", "checkpoint"), "loss": ("objective",), "weight": ("terms",),
+    "file": ("source",), "path": ("source", "file"),
+}  # fmt: skip
+
+
+def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
+    """Return the most likely intended one of `names` (see `similar_names`), or None."""
+    return next(iter(similar_names(name, names, most=1, alike=alike)), None)
+
+
+def near_file(name: str, names: Iterable[str]) -> str | None:
+    """Return the most likely intended file name: stems are compared, and the same suffix is preferred."""
+    suffix, stems = PurePath(name).suffix, dict[str, str]()
+    for known in sorted(names, key=lambda known: PurePath(known).suffix != suffix):
+        stems.setdefault(PurePath(known).stem, known)
+    closest = near(PurePath(name).stem, stems)
+    return None if closest is None else stems[closest]
+
+
+def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
+    """Return up to `most` names that may have been meant, likeliest first; case and what follows 200 characters are ignored.
+
+    In order: synonyms in other tools, similar spellings (difflib ratio of at least `alike`), anagrams, names that begin or end so.
+    """
+    if len(name) > LONGEST_NAME:
+        return []
+    shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}
+    typed = name.casefold()
+    around = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
+    around += [known for small, known in reversed(shown.items()) if len(name) > 3 and small.endswith(f"_{typed}")]
+    close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
+    close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
+    ours = [] if typed in shown else [shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown]
+    return list(dict.fromkeys([*ours, *close, *around]))[:most]
+
+
+def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:
+    """Return the question 'Did you mean "NAME"?', or `otherwise` if no name is similar."""
+    closest = near(name, names, alike=alike)
+    return otherwise if closest is None else f'Did you mean "{closest}"?'
+
+
+WORDS: dict[int | None, str] = {
+    errno.ENOSPC: "no space left",
+    errno.EDQUOT: "an exceeded quota",
+    errno.EROFS: "a read-only file system",
+    errno.EIO: "a disk error",
+    errno.ESTALE: "a network file system that is gone (stale handle)",
+    errno.ETIMEDOUT: "a server that does not answer (timed out)",
+    errno.EHOSTDOWN: "a server that is down",
+    errno.EHOSTUNREACH: "a server that cannot be reached",
+    errno.ENETUNREACH: "a server that cannot be reached",
+    errno.ENETDOWN: "a network that is down",
+    errno.ENOTCONN: "a file system whose server has ended",
+    errno.ECONNABORTED: "a file system whose server has ended",
+    errno.ENODEV: "a disk that is gone",
+    errno.ENXIO: "a disk that is gone",
+}
+NO_RIGHT = (errno.EACCES, errno.EPERM)
+RIGHTS = "Correct its rights, then run it again."
+AGAIN = "Check the disk or the file server, then run it again: what is finished is kept."
+
+
+def words_for(error: BaseException | None) -> str | None:
+    """Return what an error of a disk or file server means, or None for any other error."""
+    return WORDS.get(error.errno) if isinstance(error, OSError) else None
+
+
+def tells_of_disk(error: SentdistError) -> bool:
+    """Return whether a failing or refusing disk or file server caused the error, not the content of a file."""
+    cause = error.__cause__
+    return words_for(cause) is not None or (isinstance(cause, OSError) and cause.errno in NO_RIGHT)
+
+
+def os_error_of(error: Exception) -> OSError | None:
+    """Return the system error: the error itself, or the errno in the message of a Rust library (safetensors)."""
+    if isinstance(error, OSError):
+        return error
+    found = None if isinstance(error, SentdistError) else re.search(r"\(os error (\d+)\)", str(error))
+    return None if found is None else OSError(int(found[1]), os.strerror(int(found[1])))
+
+
+@contextmanager
+def explain_disk_errors(where: str) -> Iterator[None]:
+    """Turn errors of a failing disk or file server into a StoreError; `where` is used if the error names no file."""
+    try:
+        yield
+    except OSError as error:
+        words = words_for(error)
+        if words is None:
+            raise
+        name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else where
+        raise StoreError(where=name, found=words, expected="a disk or file server that answers", remedy=AGAIN) from error
+
+
+HUB_ANSWERS_WITHIN_S = 20.0  # of questions before any work; the default waits for half a minute and more
+
+
+@dataclass(frozen=True, kw_only=True)
+class HubTrouble:
+    """An error of the Hugging Face Hub, in the parts of a SentdistError."""
+
+    found: str
+    remedy: str
+    has_answered: bool  # False if a later try may succeed
+
+
+def hub_trouble(error: Exception, *, revision: str | None = None) -> HubTrouble:
+    """Explain an error of huggingface_hub or of a library that calls it; `revision` is the one requested."""
+    import huggingface_hub.errors as known  # half a second
+
+    if isinstance(error, known.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__  # it was not in the cache either
+    answered, silent = True, False
+    match error:
+        case known.RevisionNotFoundError():
+            return HubTrouble(
+                found=f'no revision "{revision}" on the hub', remedy="Copy the commit from its page: Files, History.", has_answered=answered
+            )
+        case known.GatedRepoError():
+            return HubTrouble(
+                found="a gated repository", remedy="Request access on its page, then run `hf auth login`.", has_answered=answered
+            )
+        case known.RepositoryNotFoundError() | known.HFValidationError():
+            return HubTrouble(
+                found="no such repository on the hub, or a private one", remedy="Correct the name, or log in with `hf auth login`.",
+                has_answered=answered,
+            )  # fmt: skip
+        case known.OfflineModeIsEnabled():
+            return HubTrouble(
+                found="HF_HUB_OFFLINE, which forbids access to the hub", remedy="Unset HF_HUB_OFFLINE, or download it before.",
+                has_answered=silent,
+            )  # fmt: skip
+    if isinstance(error, known.LocalTokenNotFoundError) or _status(error) in (401, 403):
+        return HubTrouble(
+            found="no login with that permission", remedy="Run `hf auth login` with a token that has it.", has_answered=answered
+        )
+    return HubTrouble(
+        found=f"no answer from the hub ({type(error).__name__}: {first_line(error)})",
+        remedy="Check the network and try again.",
+        has_answered=silent,
+    )
+
+
+def _status(error: Exception) -> int | None:
+    code = getattr(getattr(error, "response", None), "status_code", None)
+    return code if isinstance(code, int) else None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.mlflow_fixtures import MlflowServer, grid_sweep, make_up
 
 

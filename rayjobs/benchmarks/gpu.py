@@ -32,8 +32,8 @@ from rayjobs.benchmarks.gpu_peers import peer_encoding, peer_training
 from rayjobs.benchmarks.interleaved import Sample, machine
 from rayjobs.benchmarks.peers import Work, encoding_sentences, packaged_encoder, sentdist_encoding, sentdist_training
 from rayjobs.benchmarks.speed import triplets
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.stage import Json

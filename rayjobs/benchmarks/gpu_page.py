@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from sentdist.table_text import markdown_table
+from sentdist.text import markdown_table
 
 FASTER = 2.0  # than sentence-transformers, at batches of 64 and 512
 SHARE = 0.6  # of the measured peak, at batches of 4,096

@@ -24,8 +24,7 @@ def main() -> None:
     import torch
 
     from sentdist.learning.bank import FileBank
-    from sentdist.learning.encoder.batch import Batch
-    from sentdist.learning.encoder.token_table import TokenTable
+    from sentdist.learning.encoder.tokens import Batch, TokenTable
 
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
@@ -48,7 +47,7 @@ def _step(batch: object) -> Callable[[], object]:
     import torch
     from torch import Tensor, nn
 
-    from sentdist.learning.encoder.batch import Batch, TokenBatch
+    from sentdist.learning.encoder.tokens import Batch, TokenBatch
     from sentdist.learning.engine import TorchEngine
     from sentdist.learning.loop import train_steps
     from sentdist.learning.objective import Objective
@@ -84,7 +83,7 @@ def _least(work: Callable[[], object]) -> float:
 
 
 def _write_tokens(folder: Path) -> Path:
-    from sentdist.learning.encoder.token_table import merge_shards, write_shard
+    from sentdist.learning.encoder.tokens import merge_shards, write_shard
 
     random = np.random.default_rng(0)
     lengths = np.clip(random.gamma(3.0, MEAN_TOKENS / 3, size=NUM_SENTENCES).astype(int), 3, 128)

@@ -68,7 +68,7 @@ def interleave(peers: Mapping[str, Peer[W]], *, rounds: int, units: int) -> dict
 
 def machine(threads: int) -> dict[str, str]:
     """What a figure was measured on."""
-    from sentdist.stages.commit import environment
+    from sentdist.stages.context import environment
 
     found = environment()
     names = ("processor", "python", "torch", "transformers", "sentence-transformers", "commit")

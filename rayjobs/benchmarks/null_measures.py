@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, v_measure_score
 
-from sentdist.evaluation.contributions import of_average_precision, of_mean, of_spearman, of_v_measure
+from sentdist.evaluation.items import of_average_precision, of_mean, of_spearman, of_v_measure
 from sentdist.evaluation.significance import against
 from sentdist.evaluation.variation import Column, Entry
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from sentdist.evaluation.items import items_of, joined
-from sentdist.evaluation.joint_groups import joint_groups
+from sentdist.evaluation.items import items_of, joined, joint_groups
 from sentdist.evaluation.significance import against
 from sentdist.evaluation.variation import Column, Entry
 

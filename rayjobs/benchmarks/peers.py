@@ -50,10 +50,10 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
 
 def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict[str, float]]:
     """One optimizer step of a session a draw."""
-    from sentdist.data.build_corpus import build_corpus
+    from sentdist.data.corpus import build_corpus
     from sentdist.objectives.info_nce import InfoNCE
     from sentdist.plan.corpora.rows import RowsCorpus
-    from sentdist.plan.runtime import Runtime
+    from sentdist.plan.sections import Runtime
     from sentdist.plan.specs import EncoderSpec, Training
     from sentdist.plan.stages import Train
     from sentdist.stages.context import Context

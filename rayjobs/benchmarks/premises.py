@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sentdist.errors import SentdistError
-from sentdist.table_text import markdown_table
+from sentdist.text import markdown_table
 
 # Of the paper (Appl. Sci. 2022, 12(19) 9659, Table 1): source -> entailments and contradictions a premise has -> premises.
 # MNLI's "1783489" is printed as one number; 1783 and 489 is the split with falling counts.
@@ -30,7 +30,7 @@ def main(
 def table(data: Path, *, split: str = "train") -> str:
     """The table as Markdown. Raises DataError for sources that are missing or of another shape."""
     from sentdist.data.nli_groups import COLUMNS, counted_premises, inference_rows
-    from sentdist.data.sources.pinned import read_source
+    from sentdist.data.sources.hub import read_source
 
     rows = []
     for source, printed in PRINTED.items():

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.errors import DataError, SentdistError
-from sentdist.table_text import markdown_table
+from sentdist.text import markdown_table
 
 if TYPE_CHECKING:
-    from sentdist.evaluation.rcl_terms import RclTerms
+    from sentdist.evaluation.geometry import RclTerms
     from sentdist.plan.specs import EncoderSpec
     from sentdist.plan.stages import Train
     from sentdist.stages.context import Context
@@ -65,10 +65,10 @@ def terms_of(stage: Train, encoder: Train | EncoderSpec, context: Context, rows:
     import numpy as np
 
     from sentdist.data.corpus import OpenedCorpus
-    from sentdist.evaluation.rcl_terms import rcl_terms
+    from sentdist.evaluation.geometry import rcl_terms
     from sentdist.learning.bank import FileBank
     from sentdist.learning.encoder.encode import encode
-    from sentdist.stages.inputs import folder_of
+    from sentdist.stages.context import folder_of
     from sentdist.stages.scores.embed_sentences import frozen_encoder
 
     corpus = OpenedCorpus.open(folder_of(stage.corpus, context))

@@ -26,21 +26,19 @@ import numpy as np
 from scipy import stats
 
 from rayjobs.benchmarks import out_file
-from sentdist.execution.board.event_sink import EventSink
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import EventSink, Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.searching import conductor, in_process
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Rung, Train
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.searches import SearchRecord, find_search, load_search
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.table_text import markdown_table
+from sentdist.text import PrintLine, markdown_table
 
 POINT = 0.1  # of a dev score × 100: what counts as the same
 BUDGETS = (5, 10, 15, 20, 30)  # trials at which searchers are compared
@@ -284,7 +282,7 @@ def on_ray(store: Path, *, num_trials: int) -> str:
 
 def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     """Processor seconds of all processes of a cluster: until it is up, and of the search."""
-    from sentdist.execution.cluster.own_cluster import own_cluster
+    from sentdist.execution.cluster.address import own_cluster
     from sentdist.execution.searching import on_cluster
 
     values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)

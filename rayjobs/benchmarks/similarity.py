@@ -32,7 +32,7 @@ def draw(file: Path, encoders: list[str], out: Path) -> str:
 
     from sentdist.learning.encoder.encode import encode
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-    from sentdist.report.similarity import similarity_maps
+    from sentdist.report.embedding_figures import similarity_maps
 
     embeddings = {label: encode(SentenceEncoder.load(checkpoint), texts) for label, checkpoint in checkpoints.items()}
     drawing = similarity_maps(embeddings, texts, topics=topics)

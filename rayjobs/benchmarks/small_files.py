@@ -25,7 +25,7 @@ import numpy as np
 import typer
 
 from rayjobs.benchmarks import out_folder
-from sentdist.table_text import markdown_table
+from sentdist.text import markdown_table
 
 Row = tuple[Any, ...]  # two texts; three; or two and a score
 FAQ, PAIRS = ("question", "answer"), ("sentence1", "sentence2")

@@ -17,11 +17,11 @@ from pathlib import Path
 from rayjobs.benchmarks import out_file
 from rayjobs.benchmarks.interleaved import machine
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.build_stage import build_stage
 from sentdist.execution.cluster.connection import connect
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context

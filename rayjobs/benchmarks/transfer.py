@@ -19,10 +19,10 @@ from rayjobs.benchmarks.interleaved import machine
 from rayjobs.benchmarks.peers import packaged_encoder
 from rayjobs.benchmarks.senteval_classifier import SEED, nested_accuracy, split_accuracy
 from sentdist.evaluation.classification import pair_features
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_split
+from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_split
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.plan.pinned_tasks import pinned_task
+from sentdist.plan.recipe_tasks import pinned_task
 from sentdist.plan.task_kinds import ClassificationTask
 from sentdist.plan.tasks import TASK_GROUPS
 from sentdist.stages.planning.resolve import FileResolver
@@ -132,7 +132,7 @@ def _markdown(rows: list[Row], threads: int) -> str:
         "MiniLM (mean pooling, fp32), the same embeddings for both. Theirs: `rayjobs/benchmarks/senteval_classifier.py`, SentEval's torch "
         "classifier reimplemented (Adam, batches of",
         "exactly 64, each model its own shuffles, early stopping, L2 grid). Ours: the same, folds side by side "
-        "(`sentdist/evaluation/transfer.py`). A seed is that of folds,",
+        "(`sentdist/evaluation/linear_models.py`). A seed is that of folds,",
         "first weights and shuffles; SentEval has 1111. Accuracy × 100, mean ± standard deviation over seeds; difference of the means "
         "with its 95 % interval (Welch).",
         "Processor seconds a seed: other work ran on the machine.",

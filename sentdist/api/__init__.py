@@ -1,9 +1,9 @@
-"""What a Python program asks of sentdist: a function for each command that answers in this process, with the same names and defaults.
+"""The Python API: functions that work in this process, with the names and defaults of the commands.
 
-`import sentdist` offers what `sentdist.__all__` names of it; nothing heavy is loaded before one of them is called. Wherever an encoder is
-asked for, an `Encoder`, a folder, a packaged name (`minilm-l6`), a hub id or the key of a train artifact will do. `store=None` takes the
-environment variable SENTDIST_STORE, else `.sentdist/store`; `data=None` takes SENTDIST_DATA, else only data that the package makes itself.
-Mistakes are a `SentdistError`: where, what was found, what was expected, what to do.
+`sentdist.__all__` lists the public names; heavy libraries are loaded on the first call. An encoder is given as an `Encoder`, a folder, a
+packaged name (`minilm-l6`), a hub id or the key of a train artifact. `store=None` means the environment variable SENTDIST_STORE, else
+`.sentdist/store`; `data=None` means SENTDIST_DATA, else only generated data. Errors are a `SentdistError` with the parts where, found,
+expected and remedy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sentdist.api.encoders import similarity as similarity
 from sentdist.api.recipes import plan as plan
 from sentdist.api.recipes import run as run
 from sentdist.api.recipes import sweep as sweep
-from sentdist.api.training import train as train
+from sentdist.api.recipes import train as train
 from sentdist.api.verdicts import compare as compare
 from sentdist.api.verdicts import evaluate as evaluate
 from sentdist.api.verdicts import report as report
@@ -27,6 +27,6 @@ from sentdist.errors import ResourceError as ResourceError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.execution.outcomes import Outcome as Outcome
+from sentdist.execution.build_recipe import Outcome as Outcome
 from sentdist.plan.recipe import Recipe as Recipe
 from sentdist.plan.unroll import Plan as Plan

@@ -1,4 +1,4 @@
-"""Encoders in use, and losses for embeddings of one's own, as a Python program asks for them."""
+"""Python API to use encoders: load, encode, similarity, search, export; objectives for other embeddings; model cards."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, Any, overload
 
-from sentdist.errors import DataError
-from sentdist.inference.given import (
+from sentdist.errors import DataError, StoreError
+from sentdist.inference.arguments import (
     given_count,
     given_embeddings,
     given_encoder,
@@ -20,6 +20,7 @@ from sentdist.inference.given import (
     given_store,
 )
 from sentdist.inference.opening import encoder_use, open_store
+from sentdist.plan.specs import EncoderUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,16 +28,24 @@ if TYPE_CHECKING:
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.plan.specs import EncoderSpec
     from sentdist.plan.stage import Json
+    from sentdist.store.store import Artifact, ArtifactStore
+
 
 Place = str | Path | None
 Weights = Mapping[str, float] | None
 
 
 class Encoder:
-    """A sentence encoder in memory, ready for use; `Encoder.load` makes one."""
+    """A sentence encoder in memory.
 
-    _store: str | None = None  # that it was looked for in
+    Example:
+        encoder = sentdist.Encoder.load("minilm-l6")
+        embeddings = encoder.encode(["A man plays the guitar.", "Somebody makes music."])  # (2, 384), float32
+    """
+
+    _store: str | None = None  # in which it was looked up
 
     def __init__(self, loaded: LoadedEncoder) -> None:
         self.loaded = given_loaded("Encoder", loaded)
@@ -52,18 +61,20 @@ class Encoder:
         precision: str = "fp32",
         store: Place = None,
     ) -> Encoder:
-        """Load an encoder, ours or not, in float32, on a GPU where there is one.
+        """Load any encoder in float32, on a GPU if there is one.
 
-        name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a train artifact in the store.
-        revision: commit of a hub id. pooling: as `encoder.pooling` of a recipe names it ("mean", "cls", …); None: what the encoder
-            declares.
-        max_length: tokens of a sentence, special ones included; None: the encoder's own limit.
-        precision: fp32; tf32 for products in TensorFloat-32, on an NVIDIA GPU; bf16 for products in bfloat16.
+        Args:
+            name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a train artifact in the store.
+            revision: commit of a hub id.
+            pooling: as `encoder.pooling` in a recipe ("mean", "cls", …); None: what the encoder declares, else mean.
+            max_length: tokens of a sentence, including special ones; None: the encoder's limit.
+            precision: of matrix products: fp32, bf16, or tf32 (TensorFloat-32, on an NVIDIA GPU).
+            store: where keys are looked up; None: SENTDIST_STORE, else `.sentdist/store`.
 
         Raises:
-            EncoderError: no such encoder, no tokenizer, a pooling that it has no weights for, a length that it does not take.
-            DataError: a name that is none, no such precision. ResourceError: tf32 without such a GPU.
-            StoreError: a key of no or of several artifacts.
+            EncoderError: no such encoder, no tokenizer, a pooling whose weights it lacks, or an unsupported length.
+            DataError: not a name, or an unknown precision. ResourceError: tf32 without an NVIDIA GPU.
+            StoreError: a key of no or several artifacts.
         """
         checked = given_encoder("Encoder.load", name)
         length = None if max_length is None else given_count("Encoder.load: max_length", max_length)
@@ -79,24 +90,29 @@ class Encoder:
 
     @property
     def width(self) -> int:
-        """D, the numbers of an embedding."""
+        """The width D of an embedding."""
         return self.loaded.width
 
     @property
     def prompts(self) -> dict[str, str]:
-        """The prompts that its folder has for sentence-transformers, name to text."""
+        """The prompts in its folder for sentence-transformers, name to text."""
         return dict(self.loaded.prompts.texts)
 
     def encode(self, sentences: str | Iterable[str], *, prompt: str | None = None, normalize: bool = False) -> np.ndarray:
-        """(S, D) float32 embeddings of S sentences in their order, or (D,) of one `str`.
+        """Return the embeddings of sentences, in order.
 
-        prompt: what stands before each sentence: a name among `prompts`, a text, "" for nothing; None takes the folder's default prompt, if
-            it has one, as `SentenceTransformer.encode` does; a warning names its prompts where none is the default.
-        normalize: of length 1. Else their length is what pooling gives, also where the checkpoint asks sentence-transformers to normalize.
+        Args:
+            sentences: a list or column of `str`, or one `str`.
+            prompt: prefix of each sentence: a name in `prompts`, a text, or "" for none; None: the folder's default prompt, if any, as in
+                `SentenceTransformer.encode`, with a warning if it has prompts but no default.
+            normalize: scale to length 1; False: lengths as pooling gives them, even if the checkpoint has sentence-transformers normalize.
+
+        Returns:
+            (S, D) float32, or (D,) for one `str`.
 
         Raises:
-            DataError: no sentence, or one without a visible character; no such prompt.
-            EncoderError: embeddings that are not finite; a prompt that leaves no token for a sentence.
+            DataError: no sentences, or one without a visible character; an unknown prompt.
+            EncoderError: non-finite embeddings; a prompt that leaves no token for a sentence.
         """
         loaded = _of_sentences(self.loaded, prompt, "encode: prompt")
         if given_flag("encode: normalize", normalize):
@@ -106,15 +122,13 @@ class Encoder:
         return embedding
 
     def export(self, to: str | Path) -> None:
-        """Write a new folder that `SentenceTransformer(to)` loads, with a model card and, where there are any, its relations.
+        """Write a new folder that `SentenceTransformer(to)` loads, with a model card and the encoder's relations, if any.
 
-        A `max_length` that it was loaded with is written down. As `sentdist export`, which also writes ONNX graphs.
+        The folder keeps the `max_length` given to `load`. `sentdist export` also writes ONNX graphs.
 
         Raises:
-            DataError: the folder is there already.
+            DataError: the folder exists.
         """
-        from sentdist.encoder_export import export_encoder
-
         export_encoder(self.loaded.use, Path(to).expanduser(), open_store(self._store))
 
     def __repr__(self) -> str:
@@ -127,13 +141,7 @@ AnyEncoder = Encoder | str | Path
 
 @overload
 def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
-    encoder: AnyEncoder,
-    first: str,
-    second: str,
-    *,
-    relations: Weights = None,
-    directions: str = "max_both",
-    prompt: str | None = None,
+    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both", prompt: str | None = None
 ) -> float: ...
 @overload
 def similarity(
@@ -154,15 +162,21 @@ def similarity(
     directions: str = "max_both",
     prompt: str | None = None,
 ) -> float | np.ndarray:
-    """How alike sentences are, in [−1, 1]: (S,) float64 of S pairs, row by row, or a float of two `str`.
+    """Return the similarity of pairs of sentences, row by row.
 
-    relations: None gives cosines; relation to weight scores by what a relational encoder has learned, Σ_k w_k cos(h_1 + r_k, h_2)
-    (RSE, arXiv 2212.08802). directions: of relations, `max_both`, the greater of both directions, or `one`, the first sentence as head.
-    prompt: before each sentence of both, as in `Encoder.encode`.
+    Args:
+        encoder: an `Encoder`, or its name or folder.
+        first, second: two lists of equal length, or two `str`.
+        relations: relation -> weight: score by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802); None: cosines.
+        directions: with relations, `max_both` (the greater of both directions) or `one` (the first sentence as head).
+        prompt: prefix of all sentences, as in `Encoder.encode`.
+
+    Returns:
+        (S,) float64 in [−1, 1], or a float for two `str`.
 
     Raises:
-        DataError: two lists of different lengths, no sentence, a relation that the encoder lacks, no such prompt.
-        EncoderError: relations of an encoder without any; a prompt, as `Encoder.encode`.
+        DataError: lists of different lengths, no sentences, a relation that the encoder lacks, an unknown prompt.
+        EncoderError: the encoder has no relations; a prompt, as in `Encoder.encode`.
     """
     from sentdist.inference.similarity import pair_scorer
 
@@ -174,10 +188,10 @@ def similarity(
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """A sentence that a search found. row: its place in the corpus, from 0. score: cosine, or the weighted sum of relations."""
+    """A sentence found by `search`."""
 
-    row: int
-    score: float
+    row: int  # in the corpus, from 0
+    score: float  # cosine, or the weighted sum of relations
     text: str
 
 
@@ -216,18 +230,30 @@ def search(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> list[Hit] | list[list[Hit]]:
-    """The `top` sentences of a corpus nearest to each query, exactly, best first; all, where it has fewer. Of one `str`, its hits alone.
+    """Find the sentences of a corpus nearest to each query, by exact search in memory; for large files use `sentdist search`.
 
-    embeddings: (S, D), what `encode` gave for the corpus; None encodes it. relations: as in `similarity`, the query as head.
-    query_prompt, document_prompt: before each query and each sentence of the corpus: a name, a text, "" for nothing; None takes what
-        `SentenceTransformer.encode_query` and `encode_document` take, the folder's prompts "query" and "document". Embeddings bring theirs
-        with them: `encode(corpus, prompt="document")`.
-    Memory is that of the corpus itself; a corpus in a file of any size is searched by `sentdist search`.
+    Args:
+        encoder: an `Encoder`, or its name or folder.
+        queries: a list of sentences, or one `str`.
+        corpus: the sentences to search.
+        top: hits for each query; fewer if the corpus is smaller.
+        embeddings: (S, D), the corpus as encoded by `encode`; None: encode it.
+        relations: as in `similarity`, with the query as head; None: cosines.
+        query_prompt, document_prompt: prefix of each query and of each sentence of the corpus: a name, a text, or "" for none; None: the
+            folder's prompts "query" and "document", as in `SentenceTransformer.encode_query` and `encode_document`. For `embeddings`, use
+            `encode(corpus, prompt="document")`.
+
+    Returns:
+        For each query a list of hits, best first; for one `str` its list.
 
     Raises:
-        DataError: no query, an empty corpus, a `top` below 1, embeddings of another number or width, a prompt that there is not, or one
-            for documents that are embeddings.
-        EncoderError: relations of an encoder without any; a prompt, as `Encoder.encode`.
+        DataError: no query, an empty corpus, `top` below 1, embeddings of another number or width, an unknown prompt, or a
+            `document_prompt` with `embeddings`.
+        EncoderError: the encoder has no relations; a prompt, as in `Encoder.encode`.
+
+    Example:
+        hits = sentdist.search("minilm-l6", "music", ["A dog sleeps.", "A choir sings."], top=1)
+        print(hits[0].text)
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
     from sentdist.evaluation.nearest import search as exact_search
@@ -238,7 +264,7 @@ def search(
     depth = given_count("search: top", top)
     if given is not None and document_prompt is not None:
         raise DataError(
-            where="search: document_prompt", found="embeddings of the corpus", expected="a corpus that is still to be encoded",
+            where="search: document_prompt", found="embeddings of the corpus", expected="a corpus without embeddings",
             remedy="Leave document_prompt out, and encode the corpus with it: encode(corpus, prompt=…).",
         )  # fmt: skip
     loaded = _loaded(encoder)
@@ -257,16 +283,22 @@ def search(
 
 
 def objective(name: str, *, width: int | None = None, relations: Sequence[str] = (), **values: Json) -> EmbeddingLoss:
-    """A loss by its name in a recipe, for embeddings of your own: `objective("info_nce", temperature=0.05)(anchors, positives)`.
+    """Return an objective of recipes as a torch module for your own embeddings.
 
-    It is a torch module, called with (B, D) tensors, column by column: anchors, positives and perhaps hard negatives; and with `labels`,
-    `relations` or `augmented` embeddings where the objective reads them (see `EmbeddingLoss.forward`). Under torch.distributed candidates
-    come from all ranks. `sentdist objectives` lists the names.
-    values: as in a recipe. width: D, for what learns something beside the encoder (a head, vectors of relations); its `parameters()` belong
-    into the optimizer. relations: their names, for objectives that have vectors of them.
+    Call it with (B, D) tensors: anchors, positives and optionally hard negatives; by name with `labels`, `relations` or `augmented` where
+    the objective reads them (see `EmbeddingLoss.forward`). Under torch.distributed, candidates come from all ranks.
+
+    Args:
+        name: as in a recipe; `sentdist objectives` lists the names.
+        width: D, for objectives with parameters (a head, relation vectors): add its `parameters()` to the optimizer.
+        relations: names of the relations, for objectives with relation vectors.
+        values: as in a recipe.
 
     Raises:
-        RecipeError: no such objective, values that it has not, or one that needs more than embeddings (masked words, tags).
+        RecipeError: no such objective, unknown values, or an objective that needs more than embeddings (masked words, tags).
+
+    Example:
+        loss = sentdist.objective("info_nce", temperature=0.05)(torch.randn(8, 384), torch.randn(8, 384))
     """
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.plan.recipe import objective_from_values
@@ -279,9 +311,87 @@ def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
 
 
 def _of_sentences(loaded: LoadedEncoder, asked: str | None, option: str) -> LoadedEncoder:
-    """The encoder with the prompt that `encode` puts before sentences; a warning where nobody said that it shall take none of those that
-    there are."""
+    """The encoder with the prompt for sentences; warns if it has prompts and none was requested or is the default."""
     prompt = loaded.prompts.of_sentences(asked, option=option)
     if asked is None and prompt.line and not prompt.text:
         warnings.warn(prompt.line, stacklevel=3)
     return loaded.with_prompt(prompt.text)
+
+
+def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore, *, card: str | None = None) -> None:
+    """Export for sentence-transformers; a training of the store gets the card that `push` uploads.
+
+    If the card cannot be written (a training by another version), the card of its folder is kept.
+
+    Args:
+        use: the encoder.
+        to: a new folder.
+        store: where trainings are looked up.
+        card: text of README.md, instead.
+
+    Raises:
+        EncoderError: no such checkpoint. DataError: the folder exists. StoreError: the store cannot be read.
+    """
+    from sentdist.inference.export_formats import export_sentence_transformers
+
+    trained = _training_of(use.checkpoint, store) if use.pooling is None and card is None else None
+    card = card if trained is None else _card_if_known(trained, store, name=to.name)
+    export_sentence_transformers(as_trained(use, store), to, card=card)
+
+
+def as_trained(use: EncoderUse, store: ArtifactStore) -> EncoderUse:
+    """Return the use with the maximum length in training if it is a training of the store and sets no length."""
+    trained = _training_of(use.checkpoint, store) if use.max_length is None else None
+    return use if trained is None else replace(use, max_length=_fields(trained)["training"]["max_length"])
+
+
+def card_of(
+    trained: Artifact,
+    store: ArtifactStore,
+    *,
+    name: str,
+    licence: str | None = None,
+    language: Sequence[str] | None = None,
+    scored_as: EncoderSpec | None = None,
+    num_seeds: int = 1,
+) -> str:
+    """Return the model card of a training, or of the average of `num_seeds` trainings; raises StoreError as `encoder_card`.
+
+    Args:
+        trained: the training.
+        store: with its scores.
+        name: OWNER/NAME on the hub, or the folder's name.
+        licence: None: that of a packaged base model.
+        language: None: that in the base model's card.
+        scored_as: the encoder whose scores are shown; None: the training.
+        num_seeds: trainings averaged.
+    """
+    from sentdist.learning.encoder.declared import ends_in_normalize
+    from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
+    from sentdist.learning.encoder.write_folder import language_of
+    from sentdist.report.encoder_card import encoder_card
+
+    folder = Path(store.folder(trained))
+    packaged = PACKAGED_ENCODERS.get(_fields(trained)["encoder"]["checkpoint"])
+    base, licence = (None, licence) if packaged is None else (packaged.hub_id, licence or packaged.licence)
+    return encoder_card(
+        store, trained, name=name, licence=licence, language=language_of(folder) if language is None else language,
+        has_unit_length=ends_in_normalize(folder), base=base, scored_as=scored_as, num_seeds=num_seeds,
+    )  # fmt: skip
+
+
+def _card_if_known(trained: Artifact, store: ArtifactStore, *, name: str) -> str | None:
+    try:
+        return card_of(trained, store, name=name)
+    except StoreError:
+        return None
+
+
+def _fields(trained: Artifact) -> Any:
+    return trained.record.stage["fields"]
+
+
+def _training_of(checkpoint: str, store: ArtifactStore) -> Artifact | None:
+    """The training of the store in this folder, or None."""
+    found = store.at(f"train/{Path(checkpoint).name}")
+    return found if found is not None and Path(store.folder(found)) == Path(checkpoint).absolute() else None

@@ -1,4 +1,4 @@
-"""Encoders scored, compared and reported, as a Python program asks for it."""
+"""Python API to score, compare and report: evaluate, compare, report."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from sentdist.api.encoders import AnyEncoder, Encoder, Place
 from sentdist.errors import DataError
-from sentdist.execution.outcomes import numbers
-from sentdist.inference.given import given_data, given_encoder, given_name, given_names, given_store
+from sentdist.execution.build_recipe import numbers
+from sentdist.inference.arguments import given_data, given_encoder, given_name, given_names, given_store
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.plan.recipe import Recipe
 from sentdist.plan.specs import AskedPrompts
 
 if TYPE_CHECKING:
-    from sentdist.inference.mteb_predictions import Predictions
+    from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.plan.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -35,17 +35,26 @@ def evaluate(
     store: Place = None,
     data: Place = None,
 ) -> dict[str, float | None]:
-    """Score an encoder on tasks: the main score × 100 of each by its name, and each measure by `task.measure`; None where it is undefined.
+    """Score an encoder on tasks. Scores and embeddings are kept in the store and not computed again.
 
-    tasks: names, groups (`sts`, `transfer`, `retrieval`, …) or `KIND=SOURCE@SPLIT` for data of your own, such as `sts=pairs.tsv`: below
-    the data root or, where there is none, in this folder. `own=FILE` is the rows that `sentdist tune FILE` holds out for test.
-    query_prompt, document_prompt: before the queries and the documents of retrieval, re-ranking and forums, as in `search`; prompt: before
-    the sentences of other tasks, as in `Encoder.encode`; a warning names the encoder's prompts where none of them is taken.
-    Scores and embeddings are kept in the store: what is asked again is not computed again.
+    Args:
+        encoder: an `Encoder`, or its name or folder.
+        tasks: names, groups (`sts`, `transfer`, `retrieval`, …), or `KIND=SOURCE@SPLIT` for your own data, such as `sts=pairs.tsv`, below
+            the data root, else in this folder. `own=FILE`: the rows that `sentdist tune FILE` holds out for test.
+        prompt: prefix of sentences, as in `Encoder.encode`; a warning names the encoder's prompts if none is used.
+        query_prompt, document_prompt: prefixes of queries and documents in retrieval, re-ranking and forums, as in `search`.
+        store, data: as in `plan`.
+
+    Returns:
+        The main score × 100 of each task by its name, and each measure by `task.measure`; None if undefined.
 
     Raises:
-        RecipeError: no such task. DataError: data that is missing or cannot be read, no such prompt, or none of the tasks has texts for
-            it. EncoderError: as `Encoder.load`; a prompt that leaves no token for a sentence.
+        RecipeError: no such task. DataError: data that is missing or unreadable, an unknown prompt, or one for which no task has texts.
+        EncoderError: as `Encoder.load`; a prompt that leaves no token for a sentence.
+
+    Example:
+        scores = sentdist.evaluate("minilm-l6", "scenes-sts")
+        print(scores["scenes-sts"])
     """
     names = given_names("evaluate: tasks", tasks)
     options = ("evaluate: prompt", "evaluate: query_prompt", "evaluate: document_prompt")
@@ -67,18 +76,22 @@ def compare(
     store: Place = None,
     data: Place = None,
 ) -> Compared:
-    """Whether two encoders differ, by the test that reports use: the first minus the second, on other items of these tasks.
+    """Test whether two encoders differ, the first minus the second, on other items of these tasks, as reports do.
 
-    tasks: as in `evaluate`; None: "sts". store, data: as there. Each encoder takes the prompts that it takes by itself. Instead of
-    encoders, two folders in which mteb has kept its predictions; mteb: tasks of these, by mteb's names or MODULE:CLASS; None: all that
-    both have.
-    The result has `lines`, a task each and, where all have one measure, their average, with both scores × 100 and their `difference`
-    (`low` and `high` of its 95 % interval and `table_p`, corrected for all lines; `p` of the line alone); a `sentence` on the average, or
-    without one on each task; and `notes`, on what was not compared.
+    Args:
+        encoder, other: encoders, used with their default prompts; or two folders of predictions saved by mteb.
+        tasks: as in `evaluate`; None: "sts".
+        mteb: with folders of predictions, tasks by mteb's names or MODULE:CLASS; None: all common ones.
+        store, data: as in `plan`.
+
+    Returns:
+        `lines`, one a task and, if all have the same measure, their average, with both scores × 100 and their `difference` (`low` and
+        `high` of its 95 % interval and `table_p`, corrected for all lines; `p` of the line alone); a `sentence` on the average, or on each
+        task; and `notes` on what was not compared.
 
     Raises:
-        DataError: one encoder twice, no task that both have a score of; tasks beside folders of predictions, or one such folder beside an
-            encoder. Else as `evaluate`.
+        DataError: the same encoder twice, no common task, `tasks` with folders of predictions, or one folder beside an encoder. Others as
+            `evaluate`.
     """
     kept = _predictions(encoder), _predictions(other)
     if kept[0] is not None and kept[1] is not None:
@@ -108,13 +121,18 @@ def compare(
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
-    """The tables and figures of a sweep, or with `paper` all tables of a paper with ours below: a function of the store's records.
+    """Report a sweep, or all tables of a paper with ours below, from the store's records.
 
-    sweep: its recipe, or that recipe's name: what was last run under it. The report has `markdown`, `html` and `files`; `write(folder)`
-        writes them all.
+    Args:
+        sweep: a `Recipe` or its name; the last sweep under this name.
+        paper: name of a paper, instead.
+        store: as in `plan`.
+
+    Returns:
+        A report with `markdown`, `html` and `files`; `write(folder)` writes them all.
 
     Raises:
-        StoreError: no such sweep, or none of its trials is finished. DataError: no such paper.
+        StoreError: no such sweep, or no finished trial. DataError: no such paper.
     """
     name = given_name("report", sweep, paper)
     if paper is not None:
@@ -127,12 +145,12 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
 
 
 def _compare_predictions(names: tuple[str, str], first: Predictions, second: Predictions, tasks: str | Sequence[str] | None) -> Compared:
-    """Compare two encoders by the predictions that mteb has kept."""
+    """Compare two encoders by predictions saved by mteb."""
     asked = None if tasks is None else given_names("compare: mteb", tasks)
     if first.folder.resolve() == second.folder.resolve():
         raise _twice(names[0])
 
-    from sentdist.inference.mteb_predictions import predicted_scores
+    from sentdist.inference.mteb_items import predicted_scores
     from sentdist.report.evaluated import compare_evaluated
 
     with TemporaryDirectory() as place:
@@ -142,10 +160,10 @@ def _compare_predictions(names: tuple[str, str], first: Predictions, second: Pre
 
 
 def _predictions(given: AnyEncoder) -> Predictions | None:
-    """What mteb has kept in a folder; None for what is none."""
+    """The predictions saved by mteb in a folder, or None."""
     if not isinstance(given, str | Path) or not Path(given).expanduser().is_dir():
         return None
-    from sentdist.inference.mteb_predictions import Predictions
+    from sentdist.inference.mteb_items import Predictions
 
     return Predictions.of(str(Path(given).expanduser()))
 

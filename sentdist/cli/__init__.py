@@ -1,4 +1,4 @@
-"""The command line: what each command is called, what it takes, and how its answer is printed."""
+"""The command line: commands, their options, and printing of results."""
 
 from sentdist.cli.application import app
 

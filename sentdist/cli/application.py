@@ -1,49 +1,66 @@
-"""All commands in the order in which `sentdist --help` lists them, with how their errors are printed."""
-
-# Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
+"""The Typer application: all commands in the order of `sentdist --help`, and the handling of their errors."""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
+import tempfile
+import traceback
+from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import (
-    banks,
-    building,
-    catalogue,
-    doctor,
-    encoders,
-    hub,
-    leaks,
-    nearest,
-    reporting,
-    scoring,
-    servers,
-    serving,
-    store,
-    train,
-    tune,
-)
+from sentdist.cli import encoders, nearest, recipes, reporting, scoring, servers, store, train
 from sentdist.cli.printing import open_console
-from sentdist.cli.unforeseen import kept_traceback, print_traceback
-from sentdist.disk_errors import NO_RIGHT, explain_disk_errors, words_for
-from sentdist.errors import SentdistError, StoreError, first_line
-from sentdist.execution.sigterm import with_signal_code
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.errors import NO_RIGHT, SentdistError, StoreError, explain_disk_errors, first_line, words_for
+from sentdist.files import cache_folder
+from sentdist.machine import collect_rarely, with_signal_code
+from sentdist.text import without_secrets
 
-MISTAKE, FAILURE = 2, 1  # exit codes: what a person can correct in what was typed or given; a disk that fails, or an unexpected error
-# How click ends a command itself. By typer's version ClickException, an ancestor of BadParameter, is click's or typer's own.
+
+def kept_traceback(error: BaseException) -> Path:
+    """Write traceback, command and versions to a private file in the cache folder, else the temporary folder; return its path."""
+    now = datetime.now(UTC)
+    text = f"{now.isoformat(timespec='seconds')}\n{' '.join(sys.argv)}\nPython {sys.version.split()[0]}\n\n"
+    text = without_secrets(text + "".join(traceback.format_exception(error)))
+    cache = cache_folder("tracebacks")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        return _written(cache, now, text)
+    except OSError:
+        return _written(Path(tempfile.gettempdir()), now, text)
+
+
+def print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print a traceback without secrets in addresses; replaces `sys.excepthook`."""
+    sys.stderr.write(without_secrets("".join(traceback.format_exception(kind, error, trace))))
+
+
+def _written(folder: Path, now: datetime, text: str) -> Path:
+    """mkstemp: readable by the user only, since a command line may hold a name or an address."""
+    handle, name = tempfile.mkstemp(prefix=f"sentdist-{now:%Y%m%d-%H%M%S}-", suffix=".txt", dir=folder, text=True)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+    return Path(name)
+
+
+# Everything heavier than typer is imported inside the commands: `sentdist --help` and `sentdist plan` must not wait for torch or Ray.
+
+
+MISTAKE, FAILURE = 2, 1  # exit codes: an error in the input; a failing disk or an unexpected error
+# Exceptions by which click ends a command. By typer's version, ClickException, an ancestor of BadParameter, is click's or typer's.
 _OWN_ENDINGS: tuple[type[BaseException], ...] = (typer.Exit, typer.Abort, typer.BadParameter.__mro__[2], BrokenPipeError)
 
 
 class _Commands(TyperGroup):
-    """Tells a SentdistError in one sentence (exit code 2, or 1 where a disk or file server failed), any other in one line
-    with the place of its traceback (1); `--debug` shows it."""
+    """Prints a SentdistError as one sentence (exit code 2, or 1 if a disk or file server failed), other errors as one line with the path
+    of their traceback (1); `--debug` shows it."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command = super().get_command(ctx, cmd_name)
@@ -59,12 +76,12 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 sys.excepthook = print_traceback
                 raise
-            _tell(str(error))
+            _print_error(str(error))
             raise typer.Exit(FAILURE if _is_of_a_disk(error) else MISTAKE) from None
         except _OWN_ENDINGS as ending:
-            said = str(getattr(ending, "message", ""))
-            if "extra argument" in said and ".yaml" in said:
-                ending.message = f"{said}: one recipe a command"  # type: ignore[attr-defined]
+            message = str(getattr(ending, "message", ""))
+            if "extra argument" in message and ".yaml" in message:
+                ending.message = f"{message}: one recipe a command"  # type: ignore[attr-defined]
             raise
         except SystemExit as ending:
             raise with_signal_code(ending) from None
@@ -72,14 +89,13 @@ class _Commands(TyperGroup):
             if ctx.params.get("debug"):
                 sys.excepthook = print_traceback
                 raise
-            said = first_line(error)
-            name = type(error).__name__
-            _tell(f"Unexpected error: {name if said == name else f'{name}: {said}'}. The traceback is in {kept_traceback(error)}.")
+            line, name = first_line(error), type(error).__name__
+            _print_error(f"Unexpected error: {name if line == name else f'{name}: {line}'}. The traceback is in {kept_traceback(error)}.")
             raise typer.Exit(FAILURE) from error
 
 
 def _name_values(command: Any) -> None:
-    """Have help call the values of arguments and options RECIPE, TEXT or NUMBER, not by Python's types."""
+    """Have help show values of arguments and options as RECIPE, TEXT or NUMBER, not as Python types."""
     for parameter in getattr(command, "params", ()):
         if parameter.metavar is None and not getattr(parameter, "is_flag", False):
             kind = str(
@@ -92,45 +108,45 @@ def _name_values(command: Any) -> None:
 
 
 def _is_of_a_disk(error: SentdistError) -> bool:
-    """Whether it says that a disk or file server failed or refused, not that something was given which cannot be used."""
+    """Whether a disk or file server failed or refused, not whether the input is wrong."""
     cause = error.__cause__
     return isinstance(cause, OSError) and (isinstance(error, StoreError) or words_for(cause) is not None or cause.errno in NO_RIGHT)
 
 
-def _tell(sentence: str) -> None:
+def _print_error(sentence: str) -> None:
     open_console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
 COMMANDS = (
-    building.plan,
-    building.run,
-    building.sweep,
-    building.submit,
-    building.stop,
+    recipes.plan,
+    recipes.run,
+    recipes.sweep,
+    recipes.submit,
+    recipes.stop,
     train.train,
-    tune.tune,
-    catalogue.objectives,
-    catalogue.tasks,
-    catalogue.recipes,
-    catalogue.models,
-    building.schema,
-    leaks.leaks,
+    train.tune,
+    reporting.objectives,
+    reporting.tasks,
+    reporting.recipes,
+    reporting.models,
+    recipes.schema,
+    reporting.leaks,
     scoring.evaluate,
     scoring.compare,
     encoders.encode,
     encoders.similarity,
     nearest.search,
     encoders.export,
-    hub.pin,
-    hub.push,
+    encoders.pin,
+    encoders.push,
     reporting.report,
     reporting.explain,
     reporting.track,
-    serving.serve,
+    servers.serve,
     servers.up,
     servers.down,
     servers.leave,
-    doctor.doctor,
+    servers.doctor,
 )
 
 app = typer.Typer(
@@ -152,7 +168,7 @@ def _print_version(wanted: bool) -> None:
 def main(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback for errors.")] = False,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version; `sentdist doctor` says more.", callback=_print_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version; see also `sentdist doctor`.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None: ...
 
@@ -160,4 +176,4 @@ def main(
 for command in COMMANDS:
     app.command()(command)
 app.add_typer(store.store_app, name="store")
-app.add_typer(banks.bank_app, name="bank")
+app.add_typer(store.bank_app, name="bank")

@@ -1,8 +1,9 @@
-"""Commands that use an encoder: encode, similarity, export."""
+"""Commands that use an encoder: encode, similarity, export, pin, push."""
 
 from __future__ import annotations
 
 import shlex
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from sentdist.cli.options import (
     check_in_use,
     given_names,
     named_gpus,
+    trainings,
     weights_of,
 )
 from sentdist.cli.printing import (
@@ -40,22 +42,21 @@ from sentdist.cli.printing import (
     tell_prompts,
     tell_rows,
 )
-from sentdist.encoder_export import as_trained, export_encoder
 from sentdist.errors import DataError, brief, counted
+from sentdist.files import disk_size, is_file_of_sentences
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.table_files import is_file_of_sentences
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.inference.encode_file import EmbeddedBatches
-    from sentdist.inference.prompts import Prompt
-    from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.runtime import Runtime
+    from sentdist.inference.opening import Prompt
+    from sentdist.inference.ready_encoder import EmbeddedBatches, LoadedEncoder
+    from sentdist.plan.sections import Runtime
     from sentdist.plan.specs import EncoderUse
 
-DIRECTIONS = ("max_both", "one")  # the first where none is named
+
+DIRECTIONS = ("max_both", "one")  # the first is the default
 
 
 def encode(
@@ -67,19 +68,18 @@ def encode(
     column: TextColumn = None,
     id_column: Annotated[
         str | None,
-        typer.Option("--id", help="Column with ids, to be kept beside the embeddings in Parquet; rows without a sentence are left out."),
+        typer.Option("--id", help="Column of ids to write beside the embeddings in Parquet; rows without a sentence are left out."),
     ] = None,
     normalize: Annotated[
         bool,
         typer.Option(
             "--normalize",
-            help="Embeddings of length 1. Without it their length is that of the pooling, also where a checkpoint asks "
-            "sentence-transformers to normalize.",
+            help="Embeddings of length 1. Without it they are not normalized, even if the checkpoint has sentence-transformers do so.",
         ),
     ] = False,
     prompt: SentencePrompt = None,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or float16, on disk.")] = "float32",
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on that many workers of the Ray cluster.")] = None,
+    dtype: Annotated[str, typer.Option("--dtype", help="Type on disk: float32 or float16.")] = "float32",
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Encode on this many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
     gpu_type: GpuType = None,
     precision: EncodingPrecision = "fp32",
@@ -91,21 +91,21 @@ def encode(
 ) -> None:
     """Write the embeddings of a file of sentences.
 
-    Of any size: it is read, embedded and written in batches.
+    The file may have any size: it is read, embedded and written in batches.
     """
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.inference.embedding_file import DTYPES, SUFFIXES
-    from sentdist.inference.outputs import check_output
+    from sentdist.inference.export import check_output
 
     check_choice("--dtype", dtype, DTYPES)
     check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
     gpus = named_gpus(gpus_per_worker, gpu_type)
     check_output(out, suffixes=SUFFIXES, overwrite=overwrite)
     if id_column is not None and out.suffix != ".parquet":
-        raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which has room for ids", remedy="Leave --id out.")
+        raise DataError(where="--id", found=f"{out.name}", expected="OUT.parquet, which can hold ids", remedy="Leave --id out.")
     _check_order(encoder, file)
-    left_out = None if id_column is None else LeftOut()  # ids say which row is which
-    # Before torch is loaded: a mistake is reported at once.
+    left_out = None if id_column is None else LeftOut()  # ids identify the rows
+    # Before torch is loaded, so that mistakes are reported at once.
     texts = found_texts(file, columns=given_names(column), id_column=id_column, left_out=left_out)
     if texts.others:
         texts = replace(texts, or_else=f" With ids they are left out: --id {shlex.quote(texts.others[0])} --out {out.stem}.parquet.")
@@ -114,8 +114,7 @@ def encode(
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.execution.parallel.sharing import shared_out
-    from sentdist.inference.encode_file import encode_file
-    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.inference.ready_encoder import LoadedEncoder, encode_file
 
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
         loaded, done = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use), 0
@@ -133,7 +132,7 @@ def encode(
 
 
 def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, EmbeddedBatches | None]:
-    """On what a file is encoded, for people; and what makes its batches, where workers do. runtime: theirs."""
+    """A description of the devices, and the batches of embeddings if workers of this runtime make them."""
     if runtime is None:
         return devices_here(), None
     from sentdist.execution.parallel.file_encoder import WorkerEncoding
@@ -145,15 +144,16 @@ def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, E
 def similarity(
     encoder: EncoderName,
     first: Annotated[str, typer.Argument(metavar="A", help="A sentence, or a file of sentences (or of pairs).", show_default=False)],
-    second: Annotated[str | None, typer.Argument(metavar="B", help="Another one; no B: A has both columns.")] = None,
+    second: Annotated[str | None, typer.Argument(metavar="B", help="Another one; without B, A has both columns.")] = None,
     column: Annotated[
-        list[str] | None, typer.Option("--column", help="Where tables have their sentences; twice for a file of pairs, or for two files.")
+        list[str] | None, typer.Option("--column", help="Column of sentences in a table; twice for a file of pairs, or for two files.")
     ] = None,
     relation: RelationWeights = None,
     directions: Annotated[
         str | None,
         typer.Option(
-            "--directions", help=f"Of relations: max_both, the greater of both directions, or one, A as head.  [default: {DIRECTIONS[0]}]"
+            "--directions",
+            help=f"With --relation: max_both (the greater of both directions) or one (A as head).  [default: {DIRECTIONS[0]}]",
         ),
     ] = None,
     prompt: SentencePrompt = None,
@@ -165,12 +165,12 @@ def similarity(
     overwrite: Overwrite = False,
     store: StoreRoot = None,
 ) -> None:
-    """Say how alike sentences are.
+    """Print the similarity of sentences.
 
-    Two sentences, or the pairs of a file or of two: one score a line, cosine or by relations.
+    Of two sentences, or of the pairs in one or two files: one score a line, by cosine or by relations.
     """
     from sentdist.data.texts import looks_like_a_file
-    from sentdist.inference.outputs import check_output
+    from sentdist.inference.export import check_output
 
     weights = weights_of(relation or [])
     check_in_use({"--directions": directions}, needs="--relation", is_given=bool(weights))
@@ -183,7 +183,7 @@ def similarity(
     if second is None and len(first.split()) > 1 and not looks_like_a_file(first):
         raise DataError(
             where="sentdist similarity", found=f"one sentence, {brief(first)}", expected="two, or a file of pairs",
-            remedy="Give the other one behind it.",
+            remedy="Add the other one.",
         )  # fmt: skip
     if second is not None and not looks_like_a_file(first) and not looks_like_a_file(second):
         if out is not None or column:
@@ -207,12 +207,13 @@ def export(
 ) -> None:
     """Write an encoder for use elsewhere.
 
-    As a folder that sentence-transformers loads, with the encoder's prompts (one that was trained here has none: no training adds them), or
-    as an ONNX graph with its tokenizer.
+    As a folder that sentence-transformers loads, with the encoder's prompts (training adds none), or as an ONNX graph with its tokenizer.
     """
+    from sentdist.api.encoders import as_trained, export_encoder
+
     check_choice("--format", kind, ("sentence-transformers", "onnx"))
     use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=None, precision="fp32")
-    folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded: a mistake is reported at once
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded, to report mistakes at once
 
     if kind == "onnx":
         from sentdist.inference.export_formats import export_graph
@@ -223,7 +224,7 @@ def export(
             "largest number"
         )
         if any(named_prompts(folder)[0].values()):
-            typer.echo("The encoder's prompts are no part of the graph: write them before sentences.")
+            typer.echo("The graph does not include the encoder's prompts: add them before sentences.")
     else:
         export_encoder(use, to, open_store(store))
         length = "; its embeddings have length 1, as those of `encode --normalize`" if ends_in_normalize(to) else ""
@@ -231,8 +232,8 @@ def export(
 
 
 def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt]:
-    """The use of an encoder with the prompt of its sentences, and which that is; looked for before torch is loaded."""
-    from sentdist.inference.prompts import Prompts
+    """The use of an encoder with the prompt for sentences, and the prompt; without loading torch."""
+    from sentdist.inference.opening import Prompts
 
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
     prompt = Prompts.of(folder, encoder=f"encoder {use.checkpoint}").of_sentences(asked)
@@ -240,7 +241,7 @@ def _with_prompt(use: EncoderUse, asked: str | None) -> tuple[EncoderUse, Prompt
 
 
 def _print_pair(use: EncoderUse, prompt: Prompt, first: str, second: str, weights: dict[str, float], directions: str) -> None:
-    """One score, or, where nobody weighted the encoder's relations, the cosine and what each of them makes of the pair."""
+    """Print one score, or without weights the cosine and the cosines by each relation of the encoder."""
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.inference.similarity import cosines_by_relation, pair_scorer
 
@@ -293,11 +294,11 @@ def _tell_of_pairs(loaded: LoadedEncoder, files: tuple[Texts, Texts | None]) -> 
 
 
 def _check_order(encoder: str, file: str) -> None:
-    """Refuse a file in the place of the encoder."""
+    """Raise DataError if a file is given as the encoder."""
     if is_file_of_sentences(encoder):
         raise DataError(
             where=encoder, found="a file of sentences", expected="an encoder first, then the file",
-            remedy=f"Turn them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",
+            remedy=f"Swap them: sentdist encode {shlex.quote(file)} {shlex.quote(encoder)} …",
         )  # fmt: skip
 
 
@@ -307,3 +308,61 @@ def _pair_files(first: str, second: str | None, columns: list[str]) -> tuple[Tex
     if len(columns) > 2:
         raise DataError(where="--column", found=f"{len(columns)} names", expected="one for each file", remedy="Name two.")
     return found_texts(first, columns=columns[:1]), found_texts(second, columns=columns[-1:])
+
+
+def pin(
+    name: Annotated[str, typer.Argument(help="OWNER/NAME of an encoder, or hub:OWNER/NAME of a data set.", show_default=False)],
+    revision: Annotated[str | None, typer.Option("--revision", help="A branch or tag.  [default: main]", show_default=False)] = None,
+) -> None:
+    """Print the current commit of a repository on the Hugging Face Hub.
+
+    A recipe needs it beside the name, so that it stays reproducible.
+    """
+    from sentdist.inference.export import commit_of
+
+    is_data = name.startswith("hub:")
+    plain = name.removeprefix("hub:").partition(":")[0]
+    commit = commit_of(plain, "dataset" if is_data else "model", revision=revision)
+    typer.echo(commit)
+    fields = (
+        (f"corpus.source={name}", f"corpus.revision={commit}") if is_data else (f"encoder.checkpoint={plain}", f"encoder.revision={commit}")
+    )
+    typer.echo(f"In a command: {' '.join(f'--set {field}' for field in fields)}", err=True)
+
+
+def push(
+    encoder: Annotated[str, typer.Argument(help="Key or label of a training.", show_default=False, autocompletion=trainings)],
+    to: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The repository; made if missing.", show_default=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run/--send", help="Only print the card and the files, or send them.")] = True,
+    private: Annotated[bool, typer.Option("--private/--public", help="Visibility of a new repository.")] = True,
+    licence: Annotated[str | None, typer.Option("--licence", help="The hub's name for it, such as apache-2.0.", show_default=False)] = None,
+    language: Annotated[
+        str | None,
+        typer.Option("--language", help="The hub's code for the texts' language.  [default: that of the base model]", show_default=False),
+    ] = None,
+    store: StoreRoot = None,
+) -> None:
+    """Send an encoder and its card to the Hugging Face Hub.
+
+    The card has scores with intervals, data with leaks, settings, licence and citations. Without --send nothing leaves this machine.
+    """
+    from sentdist.api.encoders import card_of, export_encoder
+    from sentdist.inference.export import check_name, send_folder
+
+    check_name(to)
+    opened = open_store(store)
+    trained = opened.find(encoder, kind="train")
+    card = card_of(trained, opened, name=to, licence=licence, language=(language,) if language else None)
+    use = encoder_use(str(opened.folder(trained)), store, revision=None, pooling=None, max_length=None, precision="fp32")
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "encoder"
+        export_encoder(use, folder, opened, card=card)
+        files = sorted(path for path in folder.rglob("*") if path.is_file())
+        if dry_run:
+            typer.echo(card)
+            for path in files:
+                typer.echo(f"{path.relative_to(folder)}  {disk_size(path.stat().st_size)}")
+            typer.echo(f"Nothing was sent. {counted(len(files), 'file')} to {to}: add --send.")
+            return
+        typer.echo(f"Sent: {send_folder(folder, to, private=private)}")

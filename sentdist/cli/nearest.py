@@ -1,4 +1,4 @@
-"""The command that finds the sentences nearest to queries: search. Searches for settings stand in `searches.py`."""
+"""The command search: find the sentences nearest to queries."""
 
 from __future__ import annotations
 
@@ -41,19 +41,14 @@ from sentdist.cli.printing import (
     tell_rows,
 )
 from sentdist.errors import DataError, counted, listed
+from sentdist.files import is_file_of_sentences
 from sentdist.inference.opening import encoder_use
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.table_files import is_file_of_sentences
 
 MANY_QUERIES = 1_000  # some seconds on a CPU
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from sentdist.data.texts import Texts
-    from sentdist.inference.nearest import CorpusSearch, Queries, SearchedFiles, TileReader
-    from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.runtime import Runtime
     from sentdist.plan.stage import Json
 
 
@@ -65,28 +60,28 @@ def search(
         typer.Option("--corpus", help="Sentences to search in, a file of any size, or - for standard input.", show_default=False),
     ] = None,
     embeddings: Annotated[
-        Path | None, typer.Option("--embeddings", help="Those of the corpus, as `sentdist encode` writes them (.npy).")
+        Path | None, typer.Option("--embeddings", help="Embeddings of the corpus, as `sentdist encode` writes them (.npy).")
     ] = None,
     query_file: Annotated[str | None, typer.Option("--queries", help="A file of queries, or - for standard input.")] = None,
     column: TextColumn = None,
-    query_column: Annotated[str | None, typer.Option("--query-column", help="Where a table has its queries.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of the corpus with ids, to be shown.")] = None,
+    query_column: Annotated[str | None, typer.Option("--query-column", help="Column of queries in a table.")] = None,
+    id_column: Annotated[str | None, typer.Option("--id", help="Column of ids in the corpus, to show.")] = None,
     show: Annotated[
-        list[str] | None, typer.Option("--show", help="Another column of the corpus, shown beside each hit; may be repeated.")
+        list[str] | None, typer.Option("--show", help="Another column of the corpus to show with each hit; may be repeated.")
     ] = None,
     query_prompt: QueryPrompt = None,
     document_prompt: Annotated[
         str | None,
         typer.Option(
             "--document-prompt",
-            help="The same of the corpus; --embeddings must have been made with it.  [default: its prompt named document, if it has one]",
+            help="The same for the corpus; --embeddings must have been made with it.  [default: its prompt named document, if it has one]",
             show_default=False,
         ),
     ] = None,
-    depth: Annotated[int, typer.Option("-k", "--top", min=1, help="How many to find for each query.")] = 10,
+    depth: Annotated[int, typer.Option("-k", "--top", min=1, help="Hits for each query.")] = 10,
     output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
     relation: RelationWeights = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on that many workers of the Ray cluster.")] = None,
+    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on this many workers of the Ray cluster.")] = None,
     gpus_per_worker: GpusPerWorker = None,
     gpu_type: GpuType = None,
     precision: EncodingPrecision = "fp32",
@@ -95,13 +90,13 @@ def search(
     revision: EncoderRevision = None,
     store: StoreRoot = None,
 ) -> None:
-    """Find the sentences nearest to queries, exactly.
+    """Find the sentences nearest to queries.
 
-    By cosine or by relations, in a corpus of any size.
+    Exact search by cosine or by relations, in a corpus of any size.
     """
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.data.texts import STDIN
-    from sentdist.inference.prompts import Prompts
+    from sentdist.inference.opening import Prompts
 
     weights = weights_of(relation or [])
     check_choice("--format", output, ("table", "jsonl"))
@@ -122,15 +117,14 @@ def search(
     prompts = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), encoder=f"encoder {use.checkpoint}")
     of_queries, of_documents = prompts.of_queries(query_prompt), prompts.of_documents(document_prompt)
     use = replace(use, prompt=of_documents.text)
-    num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # what is not encoded takes no longer than that
+    num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # without encoding, the check would take as long
 
     from sentdist.execution.parallel.sharing import shared_out
-    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
+    from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.same_encoder import SameEncoder
     from sentdist.learning.encoder.declared import ranks_otherwise
 
-    mapped = None if embeddings is None else embeddings.absolute()  # as workers on other nodes look for it
+    mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
     with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
         loaded = LoadedEncoder.load(use) if workers is None else LoadedEncoder.beside_workers(use)
@@ -147,88 +141,69 @@ def search(
             devices = f", {devices_here()}"
             steps = search_here(found, searched, reader.open(loaded))
         else:
-            steps = _over_workers(found, searched, reader, vectors, depth=depth, runtime=runtime, loaded=loaded)
+            from sentdist.execution.parallel.embed import search_over_workers
+
+            steps = search_over_workers(
+                found, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices
+            )
         with sentence_progress("searching", num_rows or searched.num_rows) as advance:
             for done in steps:
                 advance(done)
     tell_of_encoder(loaded)
     if (measure := ranks_otherwise(loaded.folder)) and not weights:
-        typer.echo(f"The encoder asks sentence-transformers for {measure}, not cosines, which rank by direction alone.", err=True)
+        typer.echo(f"In sentence-transformers the encoder uses {measure}; this ranking is by cosine, which ignores lengths.", err=True)
     if texts is not None:
         tell_rows(texts)
         if texts.nothing.rows or (left_out is not None and left_out.rows):
             typer.echo("These rows are counted from 1, those of hits from 0, as in a file of embeddings.", err=True)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
     if texts is not None and texts.others and not (id_column or show) and output == "table":
-        typer.echo(f"The corpus has other columns, too: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)
+        typer.echo(f"Other columns of the corpus: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)
     _tell_size(found.nearest.num_documents, len(asked), depth=depth, how=f"in {time.perf_counter() - started:.1f} s{devices}")
 
 
 def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns: bool) -> None:
-    """Refuse a search in nothing, and columns of no file."""
+    """Raise DataError without a corpus, or for columns without a file."""
     if corpus is None and embeddings is None:
         raise DataError(
             where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
         )
     if corpus is not None and Path(corpus).suffix == ".npy":
         raise DataError(
-            where="--corpus", found=corpus, expected="sentences", remedy=f"Embeddings of some are --embeddings {shlex.quote(corpus)}."
+            where="--corpus", found=corpus, expected="sentences", remedy=f"For embeddings use --embeddings {shlex.quote(corpus)}."
         )
     if corpus is None and names_columns:
-        raise DataError(where="--column, --id, --show", found="no --corpus", expected="a file that has columns", remedy="Name the corpus.")
+        raise DataError(where="--column, --id, --show", found="no --corpus", expected="a file with columns", remedy="Name the corpus.")
 
 
 def _tell_of_files(queries: list[str]) -> None:
-    """Say so where a query is the name of a file of sentences, which is searched for as it stands."""
+    """Print a note if a query is the name of a file of sentences."""
     for query in queries:
         if is_file_of_sentences(query):
-            typer.echo(f"{query} is searched for as a sentence. The sentences of that file: --queries {shlex.quote(query)}", err=True)
+            typer.echo(f"{query} is searched for as a sentence. For the sentences in the file: --queries {shlex.quote(query)}", err=True)
 
 
 def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:
-    """Refuse queries that are given nowhere, or twice, and two files that are both standard input."""
+    """Raise DataError without queries, for queries given twice, or for two files from standard input."""
     from sentdist.data.texts import STDIN
 
     if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
         raise DataError(
-            where="sentdist search", found="no queries" if not (queries or query_file) else "two things in one place",
-            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Name them in one way.",
+            where="sentdist search", found="no queries" if not (queries or query_file) else "queries given twice, or two files on stdin",
+            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Use one of them.",
         )  # fmt: skip
 
 
-def _over_workers(
-    found: CorpusSearch,
-    searched: SearchedFiles,
-    reader: TileReader,
-    queries: Queries,
-    *,
-    depth: int,
-    runtime: Runtime,
-    loaded: LoadedEncoder,
-) -> Iterator[int]:
-    """As `search_here`, on a cluster."""
-    from sentdist.execution.parallel.nearest import search_over_workers
-
-    return search_over_workers(
-        found, searched, reader, queries.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices
-    )
-
-
 def _tell_devices(devices: str) -> None:
-    """What is used and what lies idle, beside the hits."""
     typer.echo(f"Searching {devices}.", err=True)
 
 
 def _tell_of_queries(num_queries: int) -> None:
-    """Where queries are embedded that take a while, while workers wait."""
     if num_queries >= MANY_QUERIES:
-        typer.echo(
-            f"{num_queries:,} queries are embedded first, on this machine's CPU: without --workers a GPU of its own does it.", err=True
-        )
+        typer.echo(f"{num_queries:,} queries are embedded first, on this machine's CPU; without --workers its GPU is used.", err=True)
 
 
 def _tell_size(num_sentences: int, num_queries: int, *, depth: int, how: str) -> None:
-    """How much was searched and how, beside the hits."""
     sentences = counted(num_sentences, "sentence")
     typer.echo(f"{sentences} searched for {counted(num_queries, 'query', 'queries')} {how}", err=True)
     if num_sentences < depth:
@@ -261,6 +236,6 @@ def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: 
 
 
 def _columns(hit: dict[str, Json]) -> dict[str, Json]:
-    """What is shown beside id and text."""
+    """The columns shown beside id and text."""
     columns = hit.get("columns")
     return columns if isinstance(columns, dict) else {}

@@ -1,4 +1,4 @@
-"""How answers look: the console, tables, numbers."""
+"""Print results: console, tables, numbers, progress, and notes on files, prompts and encoders."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from sentdist.data.left_out import LeftOut
+    from sentdist.data.cells import LeftOut
     from sentdist.data.texts import Texts
-    from sentdist.inference.prompts import Prompt
+    from sentdist.inference.opening import Prompt
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.store.store import ArtifactStore
 
-KEY_LETTERS = 8  # of a key, which commands take for the whole
+KEY_LETTERS = 8  # digits of a key that are printed; commands accept them
 LOG_WIDTH = 160
-LOG_EVERY_S = 30.0  # between two lines that tell a log of progress
+LOG_EVERY_S = 30.0  # between two lines of progress in a log
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """Where a command writes: in the width of the terminal; in a log or a pipe, wide enough that no table is folded."""
+    """Return a console of the terminal's width, or of 160 characters in a log or pipe."""
     from rich.console import Console
 
     console = Console(stderr=stderr)
@@ -38,7 +38,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def empty_table(title: str | None, *columns: str) -> Table:
-    """An empty table; its first column stands left, the others right."""
+    """Return an empty table whose first column is left-aligned, the others right-aligned."""
     from rich import box
     from rich.table import Table
 
@@ -49,15 +49,15 @@ def empty_table(title: str | None, *columns: str) -> Table:
 
 
 def two_decimals(value: object) -> str:
-    """Two decimals, or a dash for what is not defined."""
+    """Format a number with two decimals, or an undefined value as a dash."""
     return f"{value:.2f}" if isinstance(value, int | float) else "–"
 
 
 @contextmanager
 def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., None]]:
-    """A bar on stderr with sentences per second while the context is open; in a log or a pipe a line every half minute.
+    """Show a progress bar on stderr with sentences per second, or in a log or pipe a line every 30 s.
 
-    Gives a function that takes how many are done, and of how many if that was not known before.
+    Yields a function of the number done and, if unknown before, the total.
     """
     console = open_console(stderr=True)
     if not console.is_terminal:
@@ -78,7 +78,7 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
 
 
 def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
-    """Prints how far the work is, at most once in half a minute."""
+    """Print progress at most every 30 s."""
     started = printed_at = monotonic()
 
     def advance(done: int, of: int | None = total) -> None:
@@ -102,7 +102,7 @@ def found_texts(
     shown: Sequence[str] = (),
     left_out: LeftOut | None = None,
 ) -> Texts:
-    """As `open_texts`; prints on stderr where a file is written in another way than its name says. left_out: see `Texts`."""
+    """Open texts as `open_texts` does; print on stderr how a file differs from its name. left_out: see `Texts`."""
     from sentdist.data.texts import open_texts
 
     found = open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column, shown=shown)
@@ -113,54 +113,52 @@ def found_texts(
 
 
 def store_option(store: ArtifactStore) -> str:
-    """` --store …` for a command that is typed next, where it would look in another store without."""
+    """Return ` --store …` for a suggested command, if it would use another store without it."""
     from sentdist.inference.opening import open_store
 
     return "" if open_store(os.environ.get("SENTDIST_STORE")).shown == store.shown else f" --store {shlex.quote(store.shown)}"
 
 
 def look_through(texts: Texts) -> int:
-    """Look for mistakes in a file before an encoder begins, which takes much longer; returns how many rows there are. What can be read only
-    once is not looked through: 0."""
+    """Check a file before the slower encoding; return its number of rows. A stream, which can be read only once, is not checked: 0."""
     done = 0
-    with sentence_progress("looking through", texts.num_rows) as advance:
+    with sentence_progress("checking", texts.num_rows) as advance:
         for done in texts.looked_through():
             advance(done)
     return done
 
 
 def devices_here() -> str:
-    """What this process computes on, what lies idle and why."""
-    from sentdist.plan.runtime import Runtime
+    """Describe the device of this process, and idle ones with the reason."""
+    from sentdist.plan.sections import Runtime
     from sentdist.stages.devices import on_this_machine
 
     return on_this_machine(Runtime())[1]
 
 
 def tell_rows(texts: Texts) -> None:
-    """Say on stderr which rows of a file were left out, and which hold a word for no value."""
+    """Print on stderr which rows of a file were left out, and which hold a word for a missing value."""
     for line in (texts.left_out.line if texts.left_out is not None else "", texts.nothing.line):
         if line:
             typer.echo(line, err=True)
 
 
 def tell_prompts(*prompts: Prompt, err: bool = True) -> None:
-    """Say which prompts are used and why; err: on stderr."""
+    """Print which prompts are used and why; err: on stderr."""
     for prompt in prompts:
         if prompt.line:
             typer.echo(prompt.line, err=err)
 
 
 def tell_of_encoder(loaded: LoadedEncoder) -> None:
-    """Say on stderr how many of the embedded sentences hold no word that the encoder knows."""
+    """Print on stderr how many embedded sentences have no word that the encoder knows."""
     number = loaded.unknown.num_sentences
     if number:
         which = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"
         first = brief(loaded.unknown.first)
         typer.echo(
-            f"{which}: {first}. Its embedding says nothing of it. Take an encoder for its language."
+            f"{which}: {first}. Its embedding has no meaning. Use an encoder for its language."
             if number == 1
-            else f"{which}, such as {first}: their embeddings say nothing of them, and several have one embedding. "
-            "Take an encoder for their language.",
+            else f"{which}, such as {first}: their embeddings have no meaning, and several are equal. Use an encoder for their language.",
             err=True,
         )

@@ -1,16 +1,21 @@
-"""The commands that start and end this machine's servers, and have it leave a cluster: up, down, leave."""
+"""Commands on servers and machines: up, down, leave, serve, doctor."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sentdist.addresses import without_secrets
-from sentdist.cli.options import StoreRoot
+from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.cli.printing import open_console
 from sentdist.errors import ServerError, counted
+from sentdist.inference.opening import store_root
+from sentdist.text import without_secrets
 
 PORT = {"min": 1, "max": 65535, "show_default": False}
 RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Port of Ray's head.  [default: 6379]", **PORT)]
@@ -42,7 +47,7 @@ def up(
 ) -> None:
     """Start Ray and MLflow on this machine.
 
-    On 127.0.0.1 only, with a token and a password; what they keep lies in ./.sentdist. Typed again, it finds what runs.
+    They listen on 127.0.0.1 only, require a token and a password, and keep their files in ./.sentdist. Servers that run are kept.
     """
     from sentdist.execution import health
     from sentdist.services.servers import Hardware
@@ -51,7 +56,7 @@ def up(
 
     home = Path.cwd()
     if (compiler := health.compiler()).state == "bad":
-        raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Then run this again.")
+        raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Install them first.")
     chosen, note = own_store(store, home)
     if note:
         typer.echo(note)
@@ -73,9 +78,9 @@ Next:
 
 
 def down() -> None:
-    """End the servers that `up` started.
+    """Stop the servers that `up` started.
 
-    Those of this folder and nothing else, by the notes in ./.sentdist. Artifacts, MLflow's database and logs stay in ./.sentdist.
+    Only those of this folder, by the notes in ./.sentdist. Artifacts, MLflow's database and logs stay there.
     """
     from sentdist.services.servers import down as stop
     from sentdist.services.state import state_of
@@ -84,19 +89,63 @@ def down() -> None:
 
 
 def leave(
-    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it is taken away.")] = 60,
-    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster will be.")] = False,
+    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it goes away.")] = 60,
+    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster go away.")] = False,
 ) -> None:
-    """Tell the cluster that this host will be taken away.
+    """Announce to the cluster that this host will go away.
 
-    Such as by a notice of a spot machine: trainings on it write a checkpoint at once, from which they go on
-    elsewhere. Nothing is ended by this.
+    For example on the notice of a spot machine: its trainings write a checkpoint at once and resume from it elsewhere. Nothing is stopped.
     """
     from sentdist.execution.cluster.connection import connect
-    from sentdist.execution.cluster.leaving import leave as announce
+    from sentdist.execution.cluster.nodes import leave as announce
 
     connect()
     leaving = announce(within_s=within, everywhere=everywhere)
     typer.echo(
         f"{counted(len(leaving), 'host')} to go within {within} s: {', '.join(leaving)}. Trainings there write their checkpoints now."
     )
+
+
+def serve(
+    model: Annotated[str, typer.Argument(help="models:/NAME@best or models:/NAME/VERSION.", show_default=False)],
+    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.", min=1, max=65535)] = 5002,
+    uri: Annotated[
+        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
+    ] = "http://127.0.0.1:5001",
+) -> None:
+    """Serve a registered encoder.
+
+    Downloads its files, compares them with the digests from its registration, and runs `mlflow models serve`.
+    """
+    from sentdist.machine import end_on_sigterm
+    from sentdist.services.processes import Port
+    from sentdist.store.local_storage import scratch_folder
+    from sentdist.tracking.registry import verified_copy
+
+    Port(number=port, who="the encoder", option="--port", command="sentdist serve MODEL").need()
+    end_on_sigterm()  # so that the folder and the server end with it
+    with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
+        folder = verified_copy(model, uri, empty)
+        typer.echo(f"{model}: all files match their registered digests. Send requests to http://127.0.0.1:{port}/invocations")
+        command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
+        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+        # uvicorn imports from its working folder, where others may have put modules
+        raise typer.Exit(subprocess.call(command, env=os.environ | {"PATH": path}, cwd=folder))
+
+
+def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
+    """Check this machine.
+
+    Prints a line each on versions, compiler, ports, data, store, Ray and MLflow.
+    """
+    from sentdist.execution.health import examine
+
+    console, sound = open_console(), True
+    for finding in examine(store_root(store), data):
+        sound = sound and finding.state != "bad"
+        mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
+        console.print(f"{mark}  {finding.subject:<22}", end="")
+        console.print(finding.text, markup=False, highlight=False, soft_wrap=True)
+    if not sound:
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Commands on the artifact store: store list, show, check, drop, gc."""
+"""Commands on the artifact store (list, show, check, drop, gc) and on banks in a cluster's memory (list, drop)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Annotated
 import typer
 
 from sentdist.cli.options import StoreRoot, check_choice
-from sentdist.errors import counted
+from sentdist.cli.printing import empty_table, open_console
+from sentdist.errors import counted, duration
+from sentdist.files import disk_size
 from sentdist.inference.opening import open_store
-from sentdist.sizes import disk_size
 
-store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Look at and tidy the artifact store.")
+store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Inspect and clean up the artifact store.")
 
 
-KINDS = "Of this kind alone: corpus, tokens, train, bank, scores, …; all if left out."
+KINDS = "Only this kind: corpus, tokens, train, bank, scores, …  [default: all]"
 
 
 def _check_kind(kind: str | None) -> None:
-    """DataError for a kind of which no store has artifacts."""
     from sentdist.plan.stages import STAGES
 
     if kind is not None:
@@ -27,7 +27,7 @@ def _check_kind(kind: str | None) -> None:
 
 @store_app.command("list")
 def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
-    """List the artifacts with their size and the time they took."""
+    """List the artifacts with their size and build time."""
     _check_kind(kind)
     opened, record = open_store(store), None
     for artifact in opened.artifacts(kind):  # no table: a narrow terminal would break the keys
@@ -38,7 +38,9 @@ def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, s
 
 
 @store_app.command("show")
-def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")], store: StoreRoot = None) -> None:
+def store_show(
+    key: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.")], store: StoreRoot = None
+) -> None:
     """Print the record of an artifact."""
     artifact = open_store(store).find(key)
     typer.echo(artifact.record.model_dump_json(indent=2))
@@ -46,21 +48,16 @@ def store_show(key: Annotated[str, typer.Argument(help="The beginning of a key, 
 
 
 @store_app.command("check")
-def store_check(
-    kind: Annotated[str | None, typer.Argument(help=KINDS)] = None,
-    store: StoreRoot = None,
-) -> None:
-    """Read every file of every artifact and compare it with its digest.
+def store_check(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
+    """Read all files of all artifacts and compare them with their digests.
 
-    Nothing is changed, but what has a record that cannot be used is moved aside. A damaged artifact is never used: whoever needs it moves
-    it aside and builds it again. Ends with 1 if one is found.
+    Only artifacts with an unusable record are moved aside. A damaged artifact is never used: a run that needs it moves it aside and builds
+    it again. Ends with exit code 1 if one is found.
     """
-    from sentdist.cli.printing import open_console
-
     _check_kind(kind)
     opened = open_store(store)
     num_bytes = num_damaged = num_checked = num_without = 0
-    with open_console(stderr=True).status("looking") as status:
+    with open_console(stderr=True).status("checking") as status:
         places = opened.places(kind)
         for place, artifact in zip(places, opened.each_at(places), strict=True):
             status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {place}")
@@ -73,7 +70,7 @@ def store_check(
                 continue
             num_without += not artifact.record.digests
             num_bytes += sum(artifact.record.files.values())
-    old = f", {num_without} of them older than digests: only their sizes were compared" if num_without else ""
+    old = f", {num_without} of them without digests, for which only sizes were compared" if num_without else ""
     typer.echo(f"{counted(num_checked, 'artifact')}, {disk_size(num_bytes)} read{old}; {num_damaged} damaged.")
     if num_damaged:
         raise typer.Exit(1)
@@ -81,12 +78,12 @@ def store_check(
 
 @store_app.command("drop")
 def store_drop(
-    key: Annotated[str, typer.Argument(help="The beginning of a key, or a place.")],
-    alone: Annotated[bool, typer.Option("--alone", help="Keep what was made from it.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    key: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.")],
+    alone: Annotated[bool, typer.Option("--alone", help="Keep artifacts made from it.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreRoot = None,
 ) -> None:
-    """Remove an artifact, and what was made from it.
+    """Remove an artifact, and those made from it.
 
     A sweep that needs them builds them again.
     """
@@ -106,14 +103,14 @@ def store_drop(
 
 @store_app.command("gc")
 def store_gc(
-    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Leave alone what was touched in the last so many hours.")] = 1.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list.")] = False,
+    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Keep data changed within this many hours.")] = 1.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     store: StoreRoot = None,
 ) -> None:
-    """Remove what is of no use any more.
+    """Remove unused data.
 
-    Data without a record, which crashed writers left; what was moved aside as damaged; checkpoints of trainings that are finished,
-    or that nobody has gone on with for 30 days.
+    That is: data without a record, left by crashed writers; damaged data that was moved aside; checkpoints of trainings that are finished
+    or were not resumed for 30 days.
     """
     from sentdist.store.garbage import collect_garbage, orphans
 
@@ -123,3 +120,39 @@ def store_gc(
     for place in places:
         typer.echo(place)
     typer.echo(f"{counted(len(places), 'orphan')} {'found' if dry_run else 'removed'}.")
+
+
+bank_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Banks of embeddings in the object store of a Ray cluster.")
+
+
+@bank_app.command("list")
+def bank_list() -> None:
+    """List the banks that the cluster holds in memory."""
+    from sentdist.execution.banks.owner import IDLE_S, list_banks
+    from sentdist.execution.cluster.connection import connect
+
+    connect()
+    table = empty_table(
+        "banks in the object store", "bank", "key", "sentences", "width", "dtype", "MB", "shards", "on disk", "idle s", "nodes"
+    )
+    banks = list_banks()
+    if not banks:
+        typer.echo(f"No banks in the memory of this cluster: they are freed {duration(IDLE_S)} after their last use.")
+        return
+    for bank in banks:
+        sizes = (f"{bank.num_sentences:,}", str(bank.width), bank.dtype, f"{bank.num_bytes / 1e6:.1f}", str(bank.num_shards))
+        table.add_row(bank.label, bank.key, *sizes, str(bank.num_spilled), f"{bank.idle_s:.0f}", ", ".join(bank.nodes))
+    open_console().print(table)
+
+
+@bank_app.command("drop")
+def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of the key, as in `sentdist bank list`.")]) -> None:
+    """Free a bank's memory.
+
+    Its artifact stays in the store; the next training that needs it loads it again.
+    """
+    from sentdist.execution.banks.owner import drop_bank
+    from sentdist.execution.cluster.connection import connect
+
+    connect()
+    typer.echo(f"{drop_bank(name).label} dropped.")

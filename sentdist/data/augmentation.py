@@ -1,4 +1,4 @@
-"""Other wordings of a sentence made without a model: words left out, words replaced by synonyms (SupMPN, Table A1)."""
+"""Augment sentences without a model: delete words or replace them by synonyms (SupMPN, Table A1)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,55 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.data.nltk_folder import find_nltk, nltk_bytes
-from sentdist.data.seeded_order import digest_u64, random_words
+from sentdist.data.sampler import digest_u64, random_words
+from sentdist.data.sources import mirror
 from sentdist.errors import DataError, first_line
+from sentdist.files import reading
 
 if TYPE_CHECKING:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
+    from nltk.data import PathPointer
+
+
+# NLTK takes 1.6 s to import, hence the imports inside functions.
+
+
+def nltk_folder(data_root: Path | None) -> Path | None:
+    """Return `nltk_data` below the data root if it exists; else None: NLTK then looks in NLTK_DATA and its usual places."""
+    if data_root is not None:
+        mirror.copy_into_mirror("nltk_data", data_root)
+    folder = None if data_root is None else data_root / "nltk_data"
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def nltk_bytes(place: PathPointer, file: str) -> bytes:
+    """Return the content of a file of a data set; raise DataError if it cannot be read."""
+    from nltk.data import FileSystemPathPointer
+
+    with reading(None, where=f"{place}/{file}", expected="a file of NLTK's", remedy="Fetch the data set again with nltk.downloader."):
+        pointer = place.join(file)
+        path = Path(pointer.path) if isinstance(pointer, FileSystemPathPointer) else None
+        with reading(path, where=f"{place}/{file}", expected="a file of NLTK's"), pointer.open() as stream:
+            content: bytes = stream.read()
+    return content
+
+
+def find_nltk(name: str, *, folder: Path | None = None) -> PathPointer:
+    """Return the data set `name`, such as "corpora/wordnet", as a folder or inside its zip; raise DataError if it is absent."""
+    import nltk.data
+
+    if folder is not None and str(folder) not in nltk.data.path:
+        nltk.data.path.insert(0, str(folder))  # NLTK opens files below these paths only
+    package = name.split("/")[-1]
+    for place in (name, f"{name}.zip/{package}/"):
+        try:
+            return nltk.data.find(place, paths=None if folder is None else [str(folder)])
+        except LookupError:
+            continue
+    found = f"nothing in {folder or ', '.join(nltk.data.path)}"
+    remedy = f"Get it with `python -m nltk.downloader {package}`, or put it under nltk_data in the data root (or NLTK_DATA)."
+    raise DataError(where=f"nltk {name}", found=found, expected=f"NLTK's data set {package}", remedy=remedy)
+
 
 PUNCTUATION = ".,;:!?\"'()[]"
 # As NLPAug's: words that carry a sentence's grammar are not replaced.
@@ -31,24 +74,27 @@ FUNCTION_WORDS = frozenset(_GRAMMAR.split())
 
 
 def delete_words(sentences: Sequence[str], *, fraction: float = 0.1, seed: int = 0) -> list[str]:
-    """Return each sentence without `fraction` of its words: as many as fit, at least one, never all; a sentence of one word stays as it is.
+    """Return each sentence without `fraction` of its words, rounded down, at least one, never all.
 
-    Words are what whitespace separates. SupMPN deletes 10 % with NLPAug, whose rule for the number this is.
-    Equal sentences at different places lose different words. Source: Dehghan and Amasyali 2022, Appendix A.1 (RD).
+    Words are separated by whitespace; equal sentences at different places lose different words. SupMPN deletes 10 % with NLPAug, whose
+    rounding this is. Source: Dehghan and Amasyali 2022, Appendix A.1 (RD).
     """
     _check(fraction, "delete_words")
     return [_without(sentence, place, fraction, seed) for place, sentence in enumerate(sentences)]
 
 
 def replace_synonyms(sentences: Sequence[str], *, fraction: float = 0.2, seed: int = 0, folder: Path | None = None) -> list[str]:
-    """Return each sentence with `fraction` of its words (as many as fit, at least one) replaced by synonyms out of WordNet.
+    """Return each sentence with `fraction` of its words (rounded down, at least one) replaced by synonyms from WordNet.
 
-    Replaced are words that WordNet knows in the form written, other than function words and numbers;
-    a sentence with fewer of them has fewer replaced. A synonym is drawn from the other lemmas of the word's synsets,
-    evenly over different lemmas (as NLPAug does: without regard to sense),
-    takes the capital of the word it replaces and keeps its punctuation. SupMPN replaces 20 %.
-    Source: Dehghan and Amasyali 2022, Appendix A.1 (SR).
-    folder: that of NLTK's data sets; None: where NLTK looks itself. DataError when WordNet is not there.
+    Only words that WordNet knows in the written form are replaced, no function words or numbers; a sentence may have fewer. A synonym is
+    drawn uniformly from the distinct other lemmas of the word's synsets (regardless of sense, as in NLPAug), with the word's capital and
+    punctuation. SupMPN replaces 20 %. Source: Dehghan and Amasyali 2022, Appendix A.1 (SR).
+
+    Args:
+        folder: of NLTK's data sets; None: NLTK's usual places.
+
+    Raises:
+        DataError: WordNet is absent.
     """
     _check(fraction, "replace_synonyms")
     synonyms = _Synonyms(folder)
@@ -56,7 +102,7 @@ def replace_synonyms(sentences: Sequence[str], *, fraction: float = 0.2, seed: i
 
 
 def wordnet_revision(folder: Path | None = None) -> str:
-    """A digest of WordNet's words and synsets, from which synonyms follow. DataError when WordNet is not there."""
+    """Return a digest of WordNet's words and synsets, which determine synonyms; raise DataError without WordNet."""
     place = find_nltk("corpora/wordnet", folder=folder)
     digest = hashlib.sha256()
     for part in ("noun", "verb", "adj", "adv"):
@@ -90,7 +136,7 @@ def _reworded(sentence: str, place: int, fraction: float, seed: int, synonyms: _
 
 
 class _Synonyms:
-    """The other lemmas of a word's synsets, each word looked up once."""
+    """The other lemmas of a word's synsets, cached."""
 
     def __init__(self, folder: Path | None) -> None:
         self._wordnet = _wordnet(folder)
@@ -115,15 +161,12 @@ def _wordnet(folder: Path | None) -> WordNetCorpusReader:
     place = find_nltk("corpora/wordnet", folder=folder)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The multilingual functions")  # English only is what is asked for
+            warnings.filterwarnings("ignore", message="The multilingual functions")  # only English is used
             return WordNetCorpusReader(place, None)
-    except Exception as error:  # NLTK's parser raises its own
-        raise DataError(
-            where=str(place),
-            found=f"a WordNet that cannot be read ({first_line(error)})",
-            expected="WordNet in NLTK's form",
-            remedy="Fetch it again with `python -m nltk.downloader wordnet`.",
-        ) from error
+    except Exception as error:  # NLTK's parser raises various errors
+        found = f"a WordNet that cannot be read ({first_line(error)})"
+        remedy = "Fetch it again with `python -m nltk.downloader wordnet`."
+        raise DataError(where=str(place), found=found, expected="WordNet in NLTK's format", remedy=remedy) from error
 
 
 def _some_places(count: int, num_chosen: int, seed: int, stream: str) -> list[int]:
@@ -138,9 +181,5 @@ def _share(fraction: float, num_words: int) -> int:
 
 def _check(fraction: float, where: str) -> None:
     if not 0 < fraction <= 1:
-        raise DataError(
-            where=f"{where}.fraction",
-            found=str(fraction),
-            expected="a share of the words above 0, at most 1",
-            remedy="The paper takes 0.1 and 0.2.",
-        )
+        remedy = "The paper uses 0.1 and 0.2."
+        raise DataError(where=f"{where}.fraction", found=str(fraction), expected="a share of the words above 0, at most 1", remedy=remedy)

@@ -1,4 +1,4 @@
-"""Graded pairs for training: what their labels become, and which pairs a test set takes away from them."""
+"""Build graded pairs for training: map labels to numbers, remove pairs of test sets."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
-from sentdist.data.overlap import pairs_seen
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.leaks import pairs_seen
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
 NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}
-NO_GOLD = ("", "-", "-1")  # how NLI files write that annotators did not agree
+NO_GOLD = ("", "-", "-1")  # NLI label of a pair on which annotators disagree
 ROUNDINGS = ("half_even", "half_up", "truncate", "none")
-DECIMALS = 9  # 1.25 · (1.4 − 1) is 0.49999999999999994 in float64: what a half is, is decided after rounding to so many decimals
+DECIMALS = 9  # 1.25 · (1.4 − 1) is 0.49999999999999994 in float64: rounded to these decimals before halves are decided
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMap:
-    """How the labels of one source become numbers of [low, high].
+    """Maps the labels of one source to numbers in [low, high].
 
-    words: number of each label word, for labels that are words;
-    never rounded. source_range: the range of labels that are numbers, mapped onto [low, high] by the straight line through both ends (SICK:
-    1 to 5 onto 0 to 5, y' = 1.25 (y − 1)); None: the range is [low, high] already.
-    rounding: to multiples of `spacing` above low, "half_even" (as Python and NumPy do), "half_up", "truncate", or "none".
-    DataError for values that do not fit each other.
+    Args:
+        words: number of each label word, never rounded; None: labels are numbers.
+        source_range: range of numeric labels, mapped linearly onto [low, high] (SICK: 1 to 5 onto 0 to 5, y' = 1.25 (y − 1)); None: the
+            range is [low, high].
+        rounding: to multiples of `spacing` above low: "half_even" (as Python and NumPy), "half_up", "truncate", or "none".
+
+    Raises:
+        DataError: inconsistent values.
     """
 
     low: float
@@ -55,7 +58,7 @@ class LabelMap:
             _require(fits, f"words.{word}", f"{value:g}", expected)
 
     def numbers(self, cells: Sequence[object], *, where: str) -> np.ndarray:
-        """(R,) float64 labels of R cells, NaN where annotators gave none. DataError, naming row and label, for one that does not fit."""
+        """Return (R,) float64 labels of R cells, NaN without a label; raise DataError, naming row and label, for an invalid one."""
         if self.words is not None:
             return self._of_words(cells, where)
         values = self._of_numbers(cells, where)
@@ -87,7 +90,7 @@ class LabelMap:
                 values[row] = float(str(cell))
             except ValueError:
                 raise _wrong_label(where, f'"{cell}"', row, f"a number from {low:g} to {high:g}") from None
-            if not low <= values[row] <= high:  # also for NaN, which is no want of a label but a broken one
+            if not low <= values[row] <= high:  # also for NaN: a broken label, not a missing one
                 raise _wrong_label(where, f"{values[row]:g}", row, f"a number from {low:g} to {high:g}")
         mapped = self.low + (values - low) * ((self.high - self.low) / (high - low))
         return np.round(mapped, DECIMALS)
@@ -95,7 +98,7 @@ class LabelMap:
 
 @dataclass(frozen=True, kw_only=True)
 class GradedSource:
-    """One source of graded pairs: its rows, the names of its columns, and what becomes of its labels. name: for counts and errors."""
+    """One source of graded pairs: its rows, the names of its columns, and the mapping of its labels. name: for counts and errors."""
 
     name: str
     rows: pa.Table
@@ -107,7 +110,7 @@ class GradedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class PartCounts:
-    """What came of one part: its rows, those without a label, those that stand in a test set, and how many remain of each label."""
+    """Counts of one part: rows, rows without a label, pairs in a test set, and remaining pairs of each label."""
 
     rows: int
     without_label: int
@@ -117,9 +120,12 @@ class PartCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class GradedPairs:
-    """All parts one after another: columns sentence1, sentence2 (large_string) and label (float32).
+    """All parts, concatenated.
 
-    counts: of each part. removed: by test set, how many pairs were removed since they stand in it; a pair in two sets counts in both.
+    Args:
+        table: columns sentence1, sentence2 (large_string) and label (float32).
+        counts: of each part.
+        removed: number of removed pairs by test set; a pair in two sets counts in both.
     """
 
     table: pa.Table
@@ -128,15 +134,17 @@ class GradedPairs:
 
 
 def join_graded(parts: Sequence[GradedSource], *, without: Mapping[str, Iterable[tuple[str, str]]] | None = None) -> GradedPairs:
-    """Put graded sources together, less the pairs that stand in a test set.
+    """Concatenate graded sources without the pairs of test sets.
 
-    without: the pairs of each test set by its name. A pair stands in it when it is equal in either order after folding case,
-    punctuation and spacing (`overlap.fold_text`). DataError for absent columns, labels that do not fit, two parts of one name,
-    and when no pair remains.
+    Args:
+        without: pairs of each test set by its name, compared in either order after `fold_text`.
+
+    Raises:
+        DataError: absent columns, invalid labels, two parts of one name, or no remaining pair.
     """
     names = [part.name for part in parts]
     _require(len(parts) > 0, "parts", "none", "at least one source of graded pairs")
-    _require(len(set(names)) == len(names), "parts", ", ".join(names), "each source once, or with a name of its own")
+    _require(len(set(names)) == len(names), "parts", ", ".join(names), "each source once, or with a separate name")
     test_sets = {name: list(pairs) for name, pairs in (without or {}).items()}
     tables, counts, removed = [], {}, dict.fromkeys(test_sets, 0)
     for part in parts:
@@ -153,12 +161,12 @@ def join_graded(parts: Sequence[GradedSource], *, without: Mapping[str, Iterable
             rows=part.rows.num_rows, without_label=unlabelled, in_test_sets=int((~keep).sum()), by_label=_by_label(table["label"])
         )
     joined = pa.concat_tables(tables).combine_chunks()
-    _require(joined.num_rows > 0, "graded pairs", "none left", "at least one with a label that stands in no test set")
+    _require(joined.num_rows > 0, "graded pairs", "none left", "at least one with a label that is in no test set")
     return GradedPairs(table=joined, counts=counts, removed=removed)
 
 
 def _labelled(part: GradedSource) -> tuple[pa.Table, int]:
-    """The part's pairs under the names of a graded corpus, and how many rows had no label."""
+    """The part's pairs under the names of a graded corpus, and the number of rows without a label."""
     check_columns(part.name, part.rows.column_names, (part.sentence1, part.sentence2, part.label))
     labels = part.labels.numbers(part.rows[part.label].to_pylist(), where=part.name)
     table = pa.table(
@@ -172,7 +180,7 @@ def _labelled(part: GradedSource) -> tuple[pa.Table, int]:
 
 
 def _rounded(places: np.ndarray, rounding: str) -> np.ndarray:
-    """Whole numbers from places on the grid, which are not below 0."""
+    """Integers from places on the grid, which are ≥ 0."""
     places = np.round(places, DECIMALS)
     if rounding == "half_even":
         return np.rint(places)

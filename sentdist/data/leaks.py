@@ -1,29 +1,300 @@
-"""Which items of test sets a training corpus holds: whole pairs and sentences; as written, folded, or nearly."""
+"""Find items of test sets in training corpora (pairs and sentences: exact, folded or near), and group items by common texts."""
 
 from __future__ import annotations
 
+import html
+import unicodedata
+import zlib
+from array import array
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from sentdist.data.near_duplicates import KnownTexts, fold_disguised
-from sentdist.data.task_texts import TaskTexts
+if TYPE_CHECKING:
+    from datasketch import MinHash
+
+
+def fold_text(sentence: str) -> str:
+    """Return the words of a sentence without case, punctuation and spacing: "A man's here." and "a man ' s here" give "a man s here"."""
+    folded = unicodedata.normalize("NFKC", sentence).casefold()
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
+
+
+def pairs_seen(test: Iterable[tuple[str, str]], train: Iterable[tuple[str, str]]) -> np.ndarray:
+    """Return (P,) bool: whether each test pair, folded and in either order, is among the training pairs.
+
+    STS-B train against STS12–16 test: 4755 of 12544 pairs as written and in order, 4759 in either order, 4760 after folding too.
+    """
+
+    def key(first: str, second: str) -> tuple[str, str]:
+        first, second = fold_text(first), fold_text(second)
+        return (second, first) if second < first else (first, second)
+
+    seen = {key(*pair) for pair in train}
+    return np.fromiter((key(*pair) in seen for pair in test), dtype=bool)
+
+
+SHINGLE = 4  # characters
+NUM_BANDS, ROWS_PER_BAND = 16, 5  # two texts of similarity 0.8 share a band with probability 0.998, of 0.5 with 0.4
+GRAM = 5  # words of the shortest text that counts as inside another
+CHANGED = range(7, 41)  # words of a text of which one may differ: shorter texts change their meaning, longer ones remain similar
+# Characters that look like Latin ones (Unicode's confusables: Cyrillic, Greek, Armenian, phonetic), after folding case.
+LOOKALIKES = str.maketrans("асеіјорѕхуӏԁԛԝһкмтвнгεορτυικναѵѡγσոսօցհզյɡɑıᴄᴏᴠᴡᴢꜱ", "aceijopsxyldqwhkmtbhreoptuikvavwyonuoghqjgaicovwzs")
+# Invisible characters that are no format characters (Cf): Unicode's default ignorable ones, such as variation selectors.
+INVISIBLE = dict.fromkeys(
+    (0x34F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x3164, 0xFFA0, *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))
+)
+
+
+def fold_disguised(text: str) -> str:
+    """Return the words of a text without case, punctuation, spacing and disguise: HTML entities (also &amp;nbsp;), invisible characters,
+    lookalikes of Latin characters."""
+    plain = html.unescape(html.unescape(text)) if "&" in text else text
+    if not plain.isascii():
+        shown = unicodedata.normalize("NFKC", plain).translate(INVISIBLE)
+        plain = "".join(letter for letter in shown if unicodedata.category(letter) != "Cf")
+    folded = plain.casefold()
+    if not folded.isascii():
+        folded = folded.translate(LOOKALIKES)
+    return " ".join("".join(letter if letter.isalnum() else " " for letter in folded).split())
+
+
+class KnownTexts:
+    """Index of folded texts, to which other texts are compared block by block.
+
+    Candidates come from MinHash (Broder 1997) and are verified. Memory depends on the known texts only: 80 numbers each, and one for each
+    of their words and characters.
+
+    Args:
+        folded: text -> number.
+        near: least Jaccard similarity of the sets of 4-character shingles of near-duplicates.
+    """
+
+    def __init__(self, folded: dict[str, int], near: float) -> None:
+        from datasketch import MinHashLSH
+
+        self._near = near
+        self._texts = {number: text for text, number in folded.items()}
+        self._numbers = list(folded.values())
+        self._sets = _KnownSets()
+        self._index = MinHashLSH(num_perm=NUM_BANDS * ROWS_PER_BAND, params=(NUM_BANDS, ROWS_PER_BAND))
+        for place, (own, sketch) in enumerate(_sketched(folded)):
+            self._sets.add(own)
+            self._index.insert(place, sketch)
+        self._changed: defaultdict[int, list[int]] = defaultdict(list)
+        self._begins: defaultdict[int, list[int]] = defaultdict(list)
+        keys, owners = [], []
+        for text, number in folded.items():
+            words = text.split()
+            for key in _less_one_word(words):
+                self._changed[key].append(number)
+            grams = _grams(words)
+            if grams:
+                self._begins[grams[0]].append(number)
+            keys += grams
+            owners += [number] * len(grams)
+        order = np.argsort(np.array(keys, dtype=np.int64), kind="stable")
+        self._keys, self._owners = np.array(keys, dtype=np.int64)[order], np.array(owners, dtype=np.int64)[order]
+
+    def like(self, sentences: Sequence[str]) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Yield for each folded sentence the numbers of the known texts that it resembles (or equals), and of those inside it."""
+        for sentence, (own, sketch) in zip(sentences, _sketched(sentences), strict=True):
+            found = {self._numbers[place] for place in self._sets.alike(own, self._index.query(sketch), near=self._near)}
+            words = sentence.split()
+            found.update(number for key in _less_one_word(words) for number in self._changed.get(key, ()))
+            inside = self._inside(sentence, words)
+            yield tuple(sorted({*found, *inside, *self._around(sentence, words)})), inside
+
+    def are_apart(self, one: int, other: int, sentence: str) -> bool:
+        """Whether two known texts occur in a folded sentence without overlap."""
+        padded = f" {sentence} "
+        for first, second in ((self._texts[one], self._texts[other]), (self._texts[other], self._texts[one])):
+            place = padded.find(f" {first} ")
+            if place >= 0 and f" {second} " in padded[place + len(first) + 1 :]:
+                return True
+        return False
+
+    def _inside(self, sentence: str, words: Sequence[str]) -> tuple[int, ...]:
+        candidates = {number for gram in _grams(words) for number in self._begins.get(gram, ())}
+        return tuple(sorted(number for number in candidates if f" {self._texts[number]} " in f" {sentence} "))
+
+    def _around(self, sentence: str, words: Sequence[str]) -> Iterator[int]:
+        """Known texts that contain the sentence as at least half of their words."""
+        grams = _grams(words[:GRAM])
+        if not grams:
+            return
+        first, last = np.searchsorted(self._keys, [grams[0], grams[0] + 1])
+        for number in np.unique(self._owners[first:last]).tolist():
+            text = self._texts[number]
+            if f" {sentence} " in f" {text} " and 2 * len(words) >= len(text.split()):
+                yield number
+
+
+def _less_one_word(words: Sequence[str]) -> Iterator[int]:
+    """Keys that two texts share if one word is replaced, missing or moved: of the whole text, and of it without each word."""
+    if len(words) in CHANGED:
+        yield hash(" ".join(words)) >> 1
+        for place in range(len(words)):
+            yield hash(" ".join((*words[:place], *words[place + 1 :]))) >> 1
+
+
+def _grams(words: Sequence[str]) -> list[int]:
+    return [hash(" ".join(words[first:last])) >> 1 for first, last in zip(range(len(words)), range(GRAM, len(words) + 1), strict=False)]
+
+
+def _shingles(folded: str) -> frozenset[bytes]:
+    padded = f" {folded} "
+    return (
+        frozenset(padded[start : start + SHINGLE].encode() for start in range(max(1, len(padded) - SHINGLE + 1))) if folded else frozenset()
+    )
+
+
+def _sketched(texts: Iterable[str]) -> Iterator[tuple[frozenset[bytes], MinHash]]:
+    """The set of each folded text with its sketch, one object for all: creating it takes longer than filling it."""
+    # Its default, SHA-1, takes twice as long for sketches of the same quality.
+    from datasketch import MinHash
+
+    sketch = MinHash(num_perm=NUM_BANDS * ROWS_PER_BAND, seed=1, hashfunc=zlib.crc32)
+    for text in texts:
+        own = _shingles(text)
+        sketch.clear()
+        sketch.update_batch(own)
+        yield own, sketch
+
+
+class _KnownSets:
+    """Sets of numbered shingles, compared to another set in bulk: rows from one template have hundreds of candidates."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[bytes, int] = {}
+        self._members = array("i")  # concatenated sets
+        self._ends = array("q", [0])
+
+    def add(self, one: frozenset[bytes]) -> None:
+        self._members.extend(self._number_of.setdefault(shingle, len(self._number_of)) for shingle in one)
+        self._ends.append(len(self._members))
+
+    def alike(self, own: frozenset[bytes], places: Sequence[int], *, near: float) -> Iterator[int]:
+        """Yield those of the sets (numbers in order of `add`) whose Jaccard similarity is at least `near`, never an empty one."""
+        if not places:
+            return
+        members, ends, chosen_K = np.frombuffer(self._members, np.int32), np.frombuffer(self._ends, np.int64), np.array(places)
+        is_own = np.zeros(len(self._number_of), dtype=bool)
+        is_own[[self._number_of[shingle] for shingle in own if shingle in self._number_of]] = True
+        first_K = ends[chosen_K]
+        size_K = ends[chosen_K + 1] - first_K
+        until_K = np.cumsum(size_K)
+        each = np.arange(until_K[-1]) + np.repeat(first_K - until_K + size_K, size_K)
+        counted = np.concatenate([[0], np.cumsum(is_own[members[each]])])
+        shared_K = counted[until_K] - counted[until_K - size_K]
+        similarity_K = shared_K / np.maximum(1, len(own) + size_K - shared_K)
+        yield from chosen_K[(similarity_K >= near) & (shared_K > 0)].tolist()
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskTexts:
+    """The texts of the I items of a task.
+
+    Args:
+        sentences: texts of each item: both of a pair, one of a query or a labelled text.
+        pairs: (item, one, other) of the texts whose relation is the answer: a pair, or a query with each relevant document; () for labels.
+        left_out: note on what the task does not score of its source.
+        given_groups: (I,) group of each item in the source, "" for none; () without groups.
+        known_groups: (I,) groups within a larger set of which the items are a part, such as folds; None: to be computed.
+    """
+
+    name: str
+    sentences: tuple[tuple[str, ...], ...]
+    pairs: tuple[tuple[int, str, str], ...]
+    left_out: str = ""
+    given_groups: tuple[str, ...] = ()
+    known_groups: NDArray[np.int64] | None = None
+
+    @property
+    def num_items(self) -> int:
+        return len(self.sentences)
+
+    def groups(self) -> NDArray[np.int64]:
+        """Return (I,) the group of each item.
+
+        Items are linked, directly or through others, by common texts (their own or relevant documents) or a group of the source: an encoder
+        that misreads a text errs on all of them. Parts of a set share group numbers.
+        """
+        if self.known_groups is not None:
+            return self.known_groups
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        place: dict[str | tuple[str, ...], int] = {}
+        given: list[tuple[int, str | tuple[str, ...]]] = [
+            (item, (group,)) for item, group in enumerate(self.given_groups) if group
+        ]  # no text is a tuple
+        linked = [*given, *self.texts_by_item()]
+        items = [item for item, _ in linked]
+        texts = [self.num_items + place.setdefault(text, len(place)) for _, text in linked]
+        size = self.num_items + len(place)
+        _, group = connected_components(coo_array((np.ones(len(items)), (items, texts)), shape=(size, size)), directed=False)
+        return np.asarray(group[: self.num_items], dtype=np.int64)
+
+    @classmethod
+    def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "", given_groups: tuple[str, ...] = ()) -> Self:
+        """Return a task whose items are pairs of texts."""
+        both = tuple(pairs)
+        return cls(
+            name=name,
+            sentences=both,
+            pairs=tuple((item, one, other) for item, (one, other) in enumerate(both)),
+            left_out=left_out,
+            given_groups=given_groups,
+        )
+
+    def texts_by_item(self) -> Iterator[tuple[int, str]]:
+        """Yield each item with each of its texts, including those of its answer."""
+        yield from ((item, text) for item, texts in enumerate(self.sentences) for text in texts)
+        yield from ((item, text) for item, one, other in self.pairs for text in (one, other))
+
+
+def shared_groups(tasks: Sequence[tuple[TaskTexts, NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
+    """Return for each task (I,) a number shared by groups of several tasks that common texts link, directly or through others; -1: none."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if len(tasks) < 2:
+        return [np.full(len(groups), -1, dtype=np.int64) for _, groups in tasks]
+    first: dict[str, tuple[int, int]] = {}
+    links: list[tuple[tuple[int, int], tuple[int, int]]] = []
+    for number, (texts, groups) in enumerate(tasks):
+        group_of = {text: (number, int(groups[item])) for item, text in texts.texts_by_item()}
+        for text, group in group_of.items():
+            if (other := first.setdefault(text, group))[0] != number:
+                links.append((other, group))
+    place = {group: number for number, group in enumerate(dict.fromkeys(group for link in links for group in link))}
+    ends = ([place[one] for one, _ in links], [place[other] for _, other in links])
+    size = max(1, len(place))
+    _, shared = connected_components(coo_array((np.ones(len(links)), ends), shape=(size, size)), directed=False)
+    return [
+        np.array([shared[place[number, group]] if (number, group) in place else -1 for group in groups.tolist()], dtype=np.int64)
+        for number, (_, groups) in enumerate(tasks)
+    ]
+
 
 Level = Literal["exact", "normalised", "near", "sentence", "one"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakedItem:
-    """One test item of which training holds something, at its strictest level.
+    """A test item that occurs in training, at its strictest level.
 
-    exact: the pair stands in one training row, as written and in this order.
-    normalised (tables call it folded): but for case, punctuation, spacing, order, entities, invisible and look-alike characters.
-    near: one row resembles both texts (near-duplicates, one word changed, one inside the other), or holds both in one of its sentences.
-    sentence: no such row, but all texts of the item occur in training, folded; of an item that is one text alone also nearly.
-    one: one of a pair's texts does, beside other partners: of a query a relevant document, which is another query's in training.
+    exact: one training row has the pair as written, in this order.
+    normalised ("folded" in tables): the same except for case, punctuation, spacing, order, entities, invisible and lookalike characters.
+    near: one row resembles both texts (near-duplicates, one word changed, one inside the other), or has both in one sentence.
+    sentence: no such row, but all texts of the item occur in training after folding; a single text may also be near.
+    one: only one text of the pair occurs, with other partners: for a query, a document that is relevant to another query in training.
     """
 
     item: int
@@ -36,21 +307,22 @@ class LeakedItem:
 
 @dataclass(frozen=True, kw_only=True)
 class Leaks:
-    """What training holds of one task."""
+    """The leaked items of one task."""
 
     task: str
     num_items: int
     items: tuple[LeakedItem, ...]
 
     def count(self, *levels: Level) -> int:
-        """How many items leaked at one of these levels."""
+        """Return the number of items leaked at one of these levels."""
         return sum(one.level in levels for one in self.items)
 
 
 class LeakFinder:
-    """Looks for the items of some tasks in one training corpus after another.
+    """Looks for the items of tasks in training corpora, read block by block; only sentences that resemble a test text are kept.
 
-    near: as `KnownTexts` has it. Training sentences are read block by block; only those that resemble a test text are kept.
+    Args:
+        near: as in `KnownTexts`.
     """
 
     def __init__(self, tasks: Sequence[TaskTexts], *, near: float = 0.8) -> None:
@@ -60,7 +332,7 @@ class LeakFinder:
         self._pairs = {_in_order(self._known.fold(one), self._known.fold(other)) for task in tasks for _, one, other in task.pairs}
 
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
-        """What a corpus holds of each task. blocks: its sentences in the order of their ids; ids_CR: (C, R) ids of its rows."""
+        """Return the leaks of each task in a corpus: sentences in the order of their ids, and (C, R) sentence ids of its rows."""
         matches = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
         rows = _RowMatches(near=dict(matches.glued))
         for first, second in combinations(range(len(ids_CR)), 2):
@@ -92,10 +364,8 @@ class _Texts:
 
 @dataclass(kw_only=True)
 class _Matches:
-    """What training sentences are in terms of test texts. is_known: (S,) is it, or is it near, a test text? written, folded:
-    (S,) ids or -1.
-    near: sentence id -> folded ids, texts: sentence id -> the sentence; of those that are known.
-    glued: pairs of folded ids that stand in one sentence, with its id twice."""
+    """Training sentences as test texts. is_known: (S,) equal or near a test text. written, folded: (S,) ids or -1. near: sentence id ->
+    folded ids, texts: sentence id -> sentence; of known ones. glued: pairs of folded ids in one sentence, with its id twice."""
 
     is_known: np.ndarray
     written: np.ndarray
@@ -106,7 +376,7 @@ class _Matches:
 
 
 class _RowMatches:
-    """The pairs of test texts that stand in one training row; each level with the row's sentence ids."""
+    """The pairs of test texts in one training row, by level, with the row's sentence ids."""
 
     def __init__(self, *, near: dict[tuple[int, int], tuple[int, int]]) -> None:
         self.exact: dict[tuple[int, int], tuple[int, int]] = {}
@@ -114,7 +384,7 @@ class _RowMatches:
         self.near = near
 
     def add(self, first_R: np.ndarray, second_R: np.ndarray, matches: _Matches) -> None:
-        """Take in the rows of two columns."""
+        """Add the rows of two columns."""
         for row in np.flatnonzero(matches.is_known[first_R] & matches.is_known[second_R]).tolist():
             ids = int(first_R[row]), int(second_R[row])
             written = int(matches.written[ids[0]]), int(matches.written[ids[1]])
@@ -124,7 +394,7 @@ class _RowMatches:
             if min(folded) >= 0:
                 self.normalised.setdefault(_in_order(*folded), ids)
             for one, other in product(matches.near[ids[0]], matches.near[ids[1]]):
-                if ids[0] != ids[1] or one == other:  # a sentence beside itself resembles each of two that are alike, and pairs none
+                if ids[0] != ids[1] or one == other:  # the same sentence twice in a row resembles both of two similar texts, but pairs none
                     self.near.setdefault(_in_order(one, other), ids)
 
 
@@ -136,7 +406,7 @@ def _match(
     for block in blocks:
         folded = [fold_disguised(sentence) for sentence in block]
         for place, (sentence, text, (alike, inside)) in enumerate(zip(block, folded, near.like(folded), strict=True), start=start):
-            if place >= num_sentences:  # sentences that stand in no row
+            if place >= num_sentences:  # sentences that are in no row
                 break
             matches.written[place] = known.written.get(sentence, -1)
             matches.folded[place] = known.folded.get(text, -1)
@@ -183,7 +453,7 @@ def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, matches: _Match
 
 
 def _level_alone(is_seen: Sequence[bool], *, num_own: int) -> Level | None:
-    """What is said of texts that stand in no row together: the first `num_own` are the item's own, the others its pair's."""
+    """The level of texts that no row combines: the first `num_own` are the item's own, the others its pair's."""
     if all(is_seen[:num_own]):
         return "sentence"
     return "one" if any(is_seen) else None

@@ -1,4 +1,4 @@
-"""Rows with several positives and several negatives: the hypotheses of natural language inference, brought together under their premise."""
+"""Group NLI hypotheses by premise into rows with several positives and negatives (SupMPN)."""
 
 from __future__ import annotations
 
@@ -10,29 +10,31 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
 Fill = Literal["own_then_copies", "copies"]
 Augment = Callable[[Sequence[str]], Sequence[str]]
 COLUMNS = ("premise", "hypothesis", "label")
 ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
-COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 and more hypotheses of a kind
+COUNTED_TO = 5  # Table 1 of SupMPN counts premises with 1 to 5 or more hypotheses of a kind
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFacts:
-    """What stood under the premises and what was added.
+    """Counts of premises, their hypotheses and filled cells.
 
-    num_premises: distinct premises that have an entailment or a contradiction. num_left_out: those with too few of either.
-    num_groups: rows made (fewer than the others where a limit was set).
-    num_whole: rows with P entailments and Q contradictions of their own. num_filled_positives, num_filled_negatives:
-    cells that were filled;
-    num_augmented: filled positives that are no copies of the anchor; num_unchanged: those of them that came back as they were.
-    num_contradictory: hypotheses that one premise has under both labels, left out.
-    with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them;
-    both: at least that many of each (SupMPN, Table 1).
+    Args:
+        num_premises: distinct premises with an entailment or a contradiction.
+        num_left_out: premises with too few of either.
+        num_groups: rows; fewer than the remaining premises with a limit.
+        num_whole: rows with P own entailments and Q own contradictions.
+        num_filled_positives, num_filled_negatives: cells that were filled.
+        num_augmented: filled positives that are not copies of the anchor.
+        num_unchanged: augmented positives equal to their original.
+        num_contradictory: hypotheses with both labels under one premise, left out.
+        with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them, or of each (SupMPN, Table 1).
     """
 
     num_premises: int
@@ -56,10 +58,14 @@ def inference_rows(
     labels: tuple[str, str] = (ENTAILMENT, CONTRADICTION),
     where: str = "premises",
 ) -> pa.Table:
-    """Columns premise, hypothesis, label of a source's rows, with the label "entailment", "contradiction" or null.
+    """Return columns premise, hypothesis and label ("entailment", "contradiction" or null) of a source.
 
-    columns: the source's names. labels: how it writes entailment and contradiction: "0" and "2" where labels are numbered.
-    Raises DataError for absent columns and for a label that occurs in no row.
+    Args:
+        columns: their names in the source.
+        labels: entailment and contradiction in the source, such as "0" and "2".
+
+    Raises:
+        DataError: absent columns, or a label that occurs in no row.
     """
     check_columns(where, rows.column_names, columns)
     premise, hypothesis, label = (rows[column].cast(pa.large_string()) for column in columns)
@@ -67,9 +73,7 @@ def inference_rows(
     for wanted in labels:
         if wanted not in present:
             found = ", ".join(sorted(str(one) for one in present)[:6])
-            raise DataError(
-                where=where, found=f"labels {found}", expected=f'"{wanted}" among them', remedy="Say how the source writes its labels."
-            )
+            raise DataError(where=where, found=f"labels {found}", expected=f'"{wanted}" among them', remedy="Set the labels of the source.")
     known = pa.chunked_array([pa.array([ENTAILMENT, CONTRADICTION], pa.large_string())])
     return pa.table(
         {
@@ -93,21 +97,22 @@ def group_by_premise(
     limit: int | None = None,
     limit_seed: int = 0,
 ) -> tuple[pa.Table, GroupFacts]:
-    """Columns anchor, positive_1 … positive_P, negative_1 … negative_Q (large_string), one row a premise in the order of first appearance.
+    """Return columns anchor, positive_1 … positive_P, negative_1 … negative_Q (large_string), one row per premise in order of appearance.
 
-    rows: as `inference_rows` gives them; rows with an empty cell and rows of other labels are passed over, repeated rows count once.
-    A premise makes a row when it has `at_least` entailments and as many contradictions (SupMPN: 1; its sub-SNLI: 5).
-    With more than P (Q) of them, P (Q) are drawn without replacement.
-    Missing negatives are drawn from the entailments and contradictions of *other* premises,
-    never a sentence that the premise has itself and no sentence twice.
-    Missing positives are copies of the anchor ("None" in the paper's Table A1), or `augment` of the premise's own entailments in turn,
-    for a random `augmented_fraction` of the missing cells.
-    fill: "own_then_copies": the premise's own entailments come first, and the rest is filled;
-        "copies": a premise with fewer than P uses none of them and all its positives are filled, which is how the paper's appendix may
-        also be read.
-    limit: how many rows to make, drawn with `limit_seed`, order kept; negatives are drawn from all premises nevertheless.
-    Every choice depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
-    Raises DataError for absent columns, counts below 1, no premise with enough, too few sentences to draw from.
+    If a premise has more than P entailments (Q contradictions), P (Q) are drawn without replacement. Missing negatives are drawn from the
+    hypotheses of *other* premises, never a sentence of the premise and none twice. Missing positives are copies of the anchor ("None" in
+    Table A1), or `augment` of the premise's entailments in turn for a random `augmented_fraction` of the missing cells. Every choice
+    depends on the seeds and the rows only. Source: Dehghan and Amasyali 2022, Sections 5.1, 5.2 and Appendix A.1.
+
+    Args:
+        rows: from `inference_rows`; rows with an empty cell or other labels are ignored, repeated rows count once.
+        fill: "own_then_copies": the premise's entailments come first; "copies": a premise with fewer than P uses none of them (the other
+            reading of the paper's appendix).
+        at_least: entailments, and contradictions, that a premise needs (SupMPN: 1; its sub-SNLI: 5).
+        limit: number of rows, drawn with `limit_seed` in order; negatives are still drawn from all premises.
+
+    Raises:
+        DataError: absent columns, counts below 1, no premise with enough hypotheses, or too few sentences to draw from.
     """
     _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
     hypotheses = _hypotheses(rows)
@@ -142,27 +147,24 @@ def group_by_premise(
 
 
 def _with_enough(entailments_P: np.ndarray, contradictions_P: np.ndarray, at_least: int) -> np.ndarray:
-    """(G,) the premises that have so many of each."""
+    """(G,) premises with at least that many of each."""
     groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
     if len(groups) == 0:
-        raise DataError(
-            where="premises",
-            found=f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}",
-            expected="at least one",
-            remedy="Take a source in which premises repeat, with one row a hypothesis, or ask for fewer.",
-        )
+        found = f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}"
+        remedy = "Use a source with repeated premises and one row per hypothesis, or lower the numbers."
+        raise DataError(where="premises", found=found, expected="at least one", remedy=remedy)
     return groups
 
 
 def _limited(groups: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
-    """So many of the groups, in their order; all of them where there is no limit."""
+
     if limit is None or limit >= len(groups):
         return groups
     return np.sort(groups[shuffled(len(groups), seed=seed, stream="limit")[:limit]])
 
 
 def _table(found: _Hypotheses, groups: np.ndarray, positives: Sequence[pa.Array], negatives_GQ: np.ndarray) -> pa.Table:
-    """Anchors, positives and negatives as columns of sentences."""
+
     return pa.table(
         {
             "anchor": found.strings.take(pa.array(found.premises[groups])),
@@ -173,10 +175,7 @@ def _table(found: _Hypotheses, groups: np.ndarray, positives: Sequence[pa.Array]
 
 
 def counted_premises(rows: pa.Table) -> dict[str, int]:
-    """How many premises have how many entailments and contradictions, as SupMPN's Table 1 counts; columns as `inference_rows` gives them.
-
-    "k": exactly k of each; "2-4": two to four of each; "5+": five or more of each.
-    """
+    """Return the number of premises with k of each kind of hypothesis ("1" … "4" exactly, "2-4", "5+"), as in SupMPN's Table 1."""
     found = _hypotheses(rows)
     both = np.stack([found.counts(0), found.counts(1)])
     exactly = {str(number): int(np.count_nonzero((both == number).all(axis=0))) for number in range(1, COUNTED_TO)}
@@ -186,8 +185,7 @@ def counted_premises(rows: pa.Table) -> dict[str, int]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Hypotheses:
-    """Entailments (kind 0) and contradictions (kind 1) as numbers:
-    H of them over P premises, sorted by premise, then kind, then appearance.
+    """H entailments (kind 0) and contradictions (kind 1) of P premises, sorted by premise, kind and appearance.
 
     strings: every sentence once. premises: (P,) string of each premise. premise, kind, string: (H,).
     """
@@ -200,7 +198,7 @@ class _Hypotheses:
     num_contradictory: int
 
     def counts(self, kind: int) -> np.ndarray:
-        """(P,) how many hypotheses of a kind each premise has."""
+        """(P,) the number of hypotheses of a kind."""
         return np.bincount(self.premise[self.kind == kind], minlength=len(self.premises))
 
 
@@ -218,7 +216,7 @@ def _hypotheses(rows: pa.Table) -> _Hypotheses:
 
 
 def _sorted(strings: pa.LargeStringArray, premise: np.ndarray, string: np.ndarray, kind: np.ndarray) -> _Hypotheses:
-    """Drop what repeats and what contradicts itself; number premises in the order of their first appearance."""
+    """Drop repeated and contradictory hypotheses; number premises in order of first appearance."""
     pair = premise * len(strings) + string  # below 2⁶³ for 3 · 10⁹ sentences
     pairs, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
     kinds_of_pair = np.zeros((2, len(pairs)), dtype=bool)
@@ -241,13 +239,11 @@ def _sorted(strings: pa.LargeStringArray, premise: np.ndarray, string: np.ndarra
 
 
 def _in_order(values: np.ndarray) -> np.ndarray:
-    """Distinct values in the order of their first appearance."""
     return values[np.sort(np.unique(values, return_index=True)[1])]
 
 
 def _drawn(found: _Hypotheses, kind: int, groups: np.ndarray, count: int, seed: int) -> np.ndarray:
-    """(G, count) strings of each group's own hypotheses of a kind: all of them, or `count` drawn without replacement;
-    −1 where there are no more."""
+    """(G, count) strings of each group's hypotheses of a kind, at most `count` drawn without replacement; −1 for missing ones."""
     places = np.flatnonzero(found.kind == kind)
     premise = found.premise[places]
     by_chance = np.lexsort((random_words(len(places), seed=seed, stream=f"hypotheses {kind}"), premise))
@@ -263,8 +259,7 @@ def _drawn(found: _Hypotheses, kind: int, groups: np.ndarray, count: int, seed: 
 
 
 def _fill_negatives(negatives_GQ: np.ndarray, found: _Hypotheses, groups: np.ndarray, seed: int) -> None:
-    """Replace every −1 by a hypothesis of another premise that is neither the anchor, nor a hypothesis of the premise,
-    nor in the row already."""
+    """Replace every −1 by a hypothesis of another premise that is neither the anchor, nor a hypothesis of the premise, nor in the row."""
     own_pairs = np.unique(np.concatenate([found.premise, np.arange(len(found.premises))]) * len(found.strings)
                           + np.concatenate([found.string, found.premises]))  # fmt: skip
     rows, columns = np.nonzero(negatives_GQ < 0)
@@ -284,17 +279,17 @@ def _fill_negatives(negatives_GQ: np.ndarray, found: _Hypotheses, groups: np.nda
             where="premises",
             found=f"too few sentences of other premises to find {negatives_GQ.shape[1]} different negatives for premise {groups[rows[0]]}",
             expected="a source with many more premises than negatives",
-            remedy="Ask for fewer negatives or take more rows.",
+            remedy="Lower the number of negatives or add rows.",
         )
 
 
 def _blank_repeats(negatives_GQ: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> None:
-    """Set −1 in those of the cells whose sentence stands in another cell of the row, further left or not among the cells."""
+    """Set −1 in those of the cells whose sentence is in another cell of the row, further left or not among the cells."""
     fresh = np.zeros(negatives_GQ.shape, dtype=bool)
     fresh[rows, columns] = True
     touched = np.unique(rows)
     values, is_fresh = negatives_GQ[touched], fresh[touched]
-    order = np.lexsort((is_fresh, values), axis=1)  # in a row by sentence, what stood there before first
+    order = np.lexsort((is_fresh, values), axis=1)  # in a row by sentence, older cells first
     ordered = np.take_along_axis(values, order, axis=1)
     repeats = np.zeros(ordered.shape, dtype=bool)
     repeats[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
@@ -313,7 +308,7 @@ def _filled_positives(
     augmented_fraction: float,
     seed: int,
 ) -> tuple[list[pa.Array], int, int]:
-    """P columns of sentences without a gap, how many cells were augmented, and how many of those came back as they were."""
+    """P columns of sentences, the number of augmented cells, and how many of those are unchanged."""
     rows, columns = np.nonzero(positives_GP < 0)
     positives_GP[rows, columns] = found.premises[groups[rows]]
     strings = found.strings
@@ -343,9 +338,5 @@ def _check(rows: pa.Table, num_positives: int, num_negatives: int, at_least: int
                 where=f"premises.{name}", found=str(count), expected="at least 1", remedy="An anchor needs a positive and a negative."
             )
     if not 0 <= augmented_fraction <= 1:
-        raise DataError(
-            where="premises.augmented_fraction",
-            found=str(augmented_fraction),
-            expected="a share from 0 to 1",
-            remedy="It is the part of the missing positives that is augmented; the others are copies of the anchor.",
-        )
+        remedy = "It is the share of missing positives that are augmented; the others are copies of the anchor."
+        raise DataError(where="premises.augmented_fraction", found=str(augmented_fraction), expected="a share from 0 to 1", remedy=remedy)

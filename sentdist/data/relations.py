@@ -1,4 +1,4 @@
-"""Triples (head, relation, tail) of mixed relations, each with a hard negative: what RSE is trained on (arXiv 2212.08802, Section 3)."""
+"""Build triples (head, relation, tail) of several relations with hard negatives, the training data of RSE (arXiv 2212.08802, Section 3)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.seeded_order import MAX_DRAWS, random_words, shuffled
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.errors import DataError
 
-CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # how the pairs of a relation are made, from how many columns
+CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # construction of pairs -> number of columns
 CAP_RULES = ("first", "sample")
 PARTS = ("train", "dev", "test")
 ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
@@ -21,13 +21,14 @@ ENTAILMENT, CONTRADICTION = "entailment", "contradiction"
 
 @dataclass(frozen=True, kw_only=True)
 class RelationSource:
-    """One relation, the tables that it is read from, and how its pairs are made of their rows.
+    """One relation, its tables, and the construction of its pairs.
 
-    construction, columns: "pairs": (head, tail) as they stand.
-    "nli": (premise, hypothesis, label): premises and what they entail, with contradictions as hard negatives.
-    "captions": (group, text): each two texts of a group, the earlier one as the head.
-    "same": (text,): a sentence with itself; the two differ by the encoder's dropout alone.
-    only: (column, value) of the rows that count, for files that hold other pairs too; None: all. cap: how many pairs to keep; None: all.
+    Args:
+        construction, columns: "pairs": (head, tail). "nli": (premise, hypothesis, label), entailed pairs with contradictions as hard
+            negatives. "captions": (group, text), every two texts of a group, the earlier one as head. "same": (text,), a sentence with
+            itself, which differ only by the encoder's dropout.
+        only: (column, value) of the rows to use, for files with other pairs; None: all.
+        cap: maximum number of pairs; None: all.
     """
 
     name: str
@@ -40,8 +41,7 @@ class RelationSource:
 
 @dataclass(frozen=True, kw_only=True)
 class RelationCounts:
-    """num_pairs: distinct pairs of the relation. num_kept: those in the table.
-    num_own_negatives: rows whose hard negative contradicts their own head."""
+    """Counts of a relation: distinct pairs, pairs in the table, and rows whose hard negative contradicts their own head."""
 
     num_pairs: int
     num_kept: int
@@ -50,8 +50,7 @@ class RelationCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Triples:
-    """table: anchor, positive, negative (large_string) and relation (int32, a place in `names`), relation after relation,
-    grouped by anchor."""
+    """A table of anchor, positive, negative (large_string) and relation (int32, index in `names`), by relation, then by anchor."""
 
     table: pa.Table
     names: tuple[str, ...]
@@ -62,9 +61,12 @@ class Triples:
 class HeldOutTriples:
     """T triples that training does not see, for link prediction.
 
-    heads: T sentences. tails: K distinct sentences, all tails of these triples. tail: (T,) the true one; relation: (T,) places in `names`.
-    known: (P, 2) pairs (triple, tail): other tails that the triple's head is known to have in its relation, in any part;
-    a ranking leaves them out.
+    Args:
+        heads: T sentences.
+        tails: K distinct sentences, all tails of these triples.
+        tail: (T,) index of the true tail.
+        relation: (T,) index in `names`.
+        known: (P, 2) pairs (triple, tail) of other true tails of a triple's head and relation, in any part; a ranking excludes them.
     """
 
     heads: tuple[str, ...]
@@ -76,17 +78,19 @@ class HeldOutTriples:
 
 
 def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first", held_out: int = 0, seed: int = 0) -> Triples:
-    """Put the triples of all relations together.
+    """Return the triples of all relations.
 
-    Pairs are grouped by their head in the order of first appearance, and a pair counts once; rows with an empty sentence are passed over,
-    and so are sentences paired with themselves unless the relation is that ("same").
-    cap_rule: the pairs that a cap keeps: the first ones, as the release does, or a sample.
-    held_out: how many pairs of each relation to leave out for dev, and as many for test (`held_out_relations` gives them); drawn before
-    the cap.
-    Hard negatives, drawn once: a tail of the same relation; for "nli" a contradiction of the same premise, or of another where it has none.
-    Never the head or one of its tails in this relation; in the release a negative can equal the positive by chance.
+    Distinct pairs are grouped by head in order of first appearance; rows with an empty sentence are ignored, as are sentences paired with
+    themselves except in "same". Each row has one hard negative: a tail of the same relation; for "nli" a contradiction of the premise, or
+    of another premise if it has none; never the head or one of its tails in this relation (in the release it may equal the positive).
     Every choice depends on the seed, the relation's name and its rows only.
-    Raises DataError for names given twice, absent columns, a relation without a pair, a cap below 1, too few tails to draw from.
+
+    Args:
+        cap_rule: pairs that a cap keeps: "first", as in the release, or "sample".
+        held_out: pairs of each relation to leave out for dev, and as many for test, drawn before the cap; see `held_out_relations`.
+
+    Raises:
+        DataError: repeated names, absent columns, a relation without a pair, a cap below 1, or too few tails to draw from.
     """
     _check(sources, cap_rule, held_out)
     tables, counts = [], {}
@@ -111,13 +115,12 @@ def join_relations(sources: Sequence[RelationSource], *, cap_rule: str = "first"
 
 
 def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part: str, seed: int = 0) -> HeldOutTriples:
-    """The `held_out` pairs of each relation that `join_relations` with the same arguments leaves out for `part`, "dev" or "test".
-
-    Raises DataError as `join_relations`.
-    """
+    """Return the pairs that `join_relations` with the same arguments leaves out for `part`, "dev" or "test"; raise DataError as it does."""
     _check(sources, "first", held_out)
     if part not in PARTS[1:] or held_out < 1:
-        raise _wrong("held_out", f"{held_out} for {part}", "a number from 1 up, and dev or test", "Correct the recipe.")
+        raise DataError(
+            where="held_out", found=f"{held_out} for {part}", expected="a number from 1 up, and dev or test", remedy="Correct the recipe."
+        )
     heads: list[str] = []
     tails: list[str] = []
     relations: list[int] = []
@@ -146,8 +149,8 @@ def held_out_relations(sources: Sequence[RelationSource], *, held_out: int, part
 class _Pairs:
     """The distinct pairs of one relation as numbers of strings, sorted by head (in order of first appearance), then by appearance.
 
-    heads, tails: (R,). codes: (R,) sorted, head · S + tail. contradictions: (H, 2) distinct (head, string), sorted by head;
-    nobody entails them.
+    heads, tails: (R,). codes: (R,) sorted, head · S + tail. contradictions: (H, 2) distinct (head, string), sorted by head, none of which
+    is a pair.
     """
 
     name: str
@@ -158,7 +161,7 @@ class _Pairs:
     contradictions: np.ndarray
 
     def holds(self, heads: np.ndarray, tails: np.ndarray) -> np.ndarray:
-        """Which of the pairs are pairs of this relation."""
+        """Which pairs are in this relation."""
         code = heads * len(self.strings) + tails
         return np.isin(code, self.codes)
 
@@ -186,9 +189,8 @@ def _pairs(source: RelationSource) -> _Pairs:
     is_pair = (labels == 0) & ((heads != tails) | (source.construction == "same"))
     heads_R, tails_R = _grouped(heads[is_pair], tails[is_pair], len(encoded.dictionary))
     if len(heads_R) == 0:
-        raise _wrong(
-            f"relation {source.name}", f"no pair in {len(first)} rows", "at least one", "Check its source, split, columns and label."
-        )
+        remedy = "Check its source, split, columns and label."
+        raise DataError(where=f"relation {source.name}", found=f"no pair in {len(first)} rows", expected="at least one", remedy=remedy)
     codes = np.sort(heads_R * len(encoded.dictionary) + tails_R)
     against = np.unique(np.stack([heads[labels == 1], tails[labels == 1]], axis=1), axis=0).reshape(-1, 2)
     against = against[~np.isin(against[:, 0] * len(encoded.dictionary) + against[:, 1], codes) & (against[:, 0] != against[:, 1])]
@@ -222,7 +224,7 @@ def _labels(source: RelationSource, tables: Sequence[pa.Table]) -> np.ndarray:
 
 
 def _pairs_of_groups(groups: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each two texts of a group, the earlier one first; groups in the order of their first appearance."""
+    """Every two texts of a group, the earlier one first; groups in order of first appearance."""
     _, first, number = np.unique(groups, return_index=True, return_inverse=True)
     order = np.argsort(first[number], kind="stable")
     group, text = first[number][order], texts[order]
@@ -235,7 +237,7 @@ def _pairs_of_groups(groups: np.ndarray, texts: np.ndarray) -> tuple[np.ndarray,
 
 
 def _grouped(heads: np.ndarray, tails: np.ndarray, num_strings: int) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct pairs, those of one head together, heads and pairs in the order of their first appearance."""
+    """Distinct pairs grouped by head; heads and pairs in order of first appearance."""
     _, first = np.unique(heads * num_strings + tails, return_index=True)  # below 2⁶³ for 3 · 10⁹ sentences
     kept = np.sort(first)
     heads, tails = heads[kept], tails[kept]
@@ -248,19 +250,15 @@ def _rows_of_part(pairs: _Pairs, part: str, held_out: int, seed: int) -> np.ndar
     """Rows of a part, ascending: `held_out` for test, as many for dev, the rest for train."""
     num_rows = len(pairs.heads)
     if held_out and num_rows <= 2 * held_out:
-        raise _wrong(
-            f"relation {pairs.name}",
-            f"{num_rows} pairs",
-            f"more than {2 * held_out}, to hold out {held_out} twice",
-            "Hold out fewer pairs.",
-        )
+        expected = f"more than {2 * held_out}, to hold out {held_out} twice"
+        raise DataError(where=f"relation {pairs.name}", found=f"{num_rows} pairs", expected=expected, remedy="Hold out fewer pairs.")
     order = shuffled(num_rows, seed=seed, stream=f"held out {pairs.name}") if held_out else np.arange(num_rows)
     bounds = {"test": (0, held_out), "dev": (held_out, 2 * held_out), "train": (2 * held_out, num_rows)}[part]
     return np.sort(order[slice(*bounds)])
 
 
 def _hard_negatives(pairs: _Pairs, kept: np.ndarray, seed: int) -> tuple[np.ndarray, int]:
-    """A string for each kept row, and how many of them contradict the row's own head."""
+    """A string for each kept row, and the number of those that contradict the row's own head."""
     heads = pairs.heads[kept]
     negatives = np.full(len(kept), -1, dtype=np.int64)
     pool = pairs.contradictions[:, 1] if len(pairs.contradictions) else pairs.tails[kept]
@@ -278,36 +276,39 @@ def _hard_negatives(pairs: _Pairs, kept: np.ndarray, seed: int) -> tuple[np.ndar
         negatives[rows[is_right]] = drawn[is_right]
         rows = rows[~is_right]
     if len(rows):
-        raise _wrong(
-            f"relation {pairs.name}",
-            f'no other tail for "{pairs.text(int(heads[rows[0]]))}" in {MAX_DRAWS} draws',
-            "many more tails than a head has",
-            "Take more rows of this relation, or leave it out.",
-        )
+        found = f'no other tail for "{pairs.text(int(heads[rows[0]]))}" in {MAX_DRAWS} draws'
+        remedy = "Use more rows of this relation, or omit it."
+        raise DataError(where=f"relation {pairs.name}", found=found, expected="many more tails than a head has", remedy=remedy)
     return negatives, len(own)
 
 
 def _check(sources: Sequence[RelationSource], cap_rule: str, held_out: int) -> None:
     names = [source.name for source in sources]
     if not names or len(set(names)) < len(names):
-        raise _wrong("relations", ", ".join(names) or "none", "at least one relation, each name once", "Correct the names.")
+        found = ", ".join(names) or "none"
+        raise DataError(where="relations", found=found, expected="at least one relation, each name once", remedy="Correct the names.")
     for source in sources:
         expected = CONSTRUCTIONS.get(source.construction)
         if expected is None:
             known = ", ".join(CONSTRUCTIONS)
-            raise _wrong(f"relation {source.name}", f'construction "{source.construction}"', f"one of {known}", "Choose one of them.")
+            remedy = "Choose one of them."
+            raise DataError(
+                where=f"relation {source.name}", found=f'construction "{source.construction}"', expected=f"one of {known}", remedy=remedy
+            )
         if len(source.columns) != expected or not source.tables:
             found = f"{len(source.columns)} columns of {len(source.tables)} tables"
-            raise _wrong(
-                f"relation {source.name}", found, f"{expected} columns of a table or more ({source.construction})", "Name the columns."
+            raise DataError(
+                where=f"relation {source.name}",
+                found=found,
+                expected=f"{expected} columns of a table or more ({source.construction})",
+                remedy="Name the columns.",
             )
         if source.cap is not None and source.cap < 1:
-            raise _wrong(f"relation {source.name}: cap", str(source.cap), "at least one pair", "Raise the cap, or leave the relation out.")
+            remedy = "Raise the cap, or leave the relation out."
+            raise DataError(where=f"relation {source.name}: cap", found=str(source.cap), expected="at least one pair", remedy=remedy)
     if cap_rule not in CAP_RULES:
-        raise _wrong("relations: cap_rule", f'"{cap_rule}"', f"one of {', '.join(CAP_RULES)}", "Choose one of them.")
+        raise DataError(
+            where="relations: cap_rule", found=f'"{cap_rule}"', expected=f"one of {', '.join(CAP_RULES)}", remedy="Choose one of them."
+        )
     if held_out < 0:
-        raise _wrong("relations: held_out", str(held_out), "0 or more", "Correct it.")
-
-
-def _wrong(where: str, found: str, expected: str, remedy: str) -> DataError:
-    return DataError(where=where, found=found, expected=expected, remedy=remedy)
+        raise DataError(where="relations: held_out", found=str(held_out), expected="0 or more", remedy="Correct it.")

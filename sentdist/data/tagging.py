@@ -1,4 +1,4 @@
-"""Which words a sentence has, with the part of speech of each: NLTK's tagger, or one that the user names."""
+"""Tag words with NLTK's or a user's tagger; count tags and words of a corpus as training targets, and read them memory-mapped."""
 
 from __future__ import annotations
 
@@ -6,24 +6,30 @@ import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from sentdist.data.augmentation import FUNCTION_WORDS
-from sentdist.data.nltk_folder import find_nltk, nltk_bytes
-from sentdist.errors import DataError, RecipeError, named
-from sentdist.reading import reading
+import numpy as np
+
+from sentdist.data.augmentation import FUNCTION_WORDS, find_nltk, nltk_bytes
+from sentdist.data.corpus import checked_ids
+from sentdist.errors import DataError, RecipeError, brief, named
+from sentdist.files import drop_remedy, read_array, read_json, reading
 
 if TYPE_CHECKING:
     from nltk.data import PathPointer
     from nltk.tag.perceptron import PerceptronTagger
 
-# Sentences to their words in order, each with its tag, punctuation included; the same words and tags for a sentence wherever it stands.
+
+# Sentences to their (word, tag) pairs in order, with punctuation; the result for a sentence does not depend on the others.
 Tagger = Callable[[Sequence[str]], Sequence[Sequence[tuple[str, str]]]]
 
 NLTK_TAGGER = "nltk"
-# Words that carry grammar, and what NLTK's tokenizer makes of "can't", "won't" and the like.
+# Function words, and the tokens that NLTK's tokenizer makes of "can't", "won't" etc.
 STOP_WORDS = FUNCTION_WORDS | {"n't", "'s", "'re", "'ve", "'ll", "'d", "'m", "ca", "wo", "gon", "na"}
 TAGGER_DATA = (
     ("taggers/averaged_perceptron_tagger_eng", "averaged_perceptron_tagger_eng.weights.json"),
@@ -33,33 +39,35 @@ TAGGER_DATA = (
 
 
 def load_tagger(name: str, *, nltk_data: Path | None = None) -> Tagger:
-    """The tagger called "nltk", or the function that "module:function" names.
+    """Return the tagger "nltk", or the function named by "module:function".
 
     nltk: words by NLTK's Treebank tokenizer, tags by its averaged perceptron, in the 12 tags of Petrov et al. 2012 (arXiv 1104.2086).
-    nltk_data: a folder of NLTK's data sets; None: where NLTK looks itself (NLTK_DATA). RecipeError for a name of neither form;
-    DataError for data, a module or a function that is not there.
+
+    Args:
+        nltk_data: folder of NLTK's data sets; None: NLTK's usual places (NLTK_DATA).
+
+    Raises:
+        RecipeError: a name of neither form.
+        DataError: missing data, module or function.
     """
     check_name(name)
     return _nltk_tagger(nltk_data) if name == NLTK_TAGGER else _named(name)
 
 
 def check_name(name: str) -> None:
-    """RecipeError unless `name` is "nltk" or has the form "module:function"; imports nothing."""
+    """Raise RecipeError unless `name` is "nltk" or has the form "module:function"; import nothing."""
     module, colon, function = name.partition(":")
     if name != NLTK_TAGGER and not (colon and function.isidentifier() and all(part.isidentifier() for part in module.split("."))):
         raise RecipeError(
             where="tagger",
             found=f'"{name}"',
             expected=f'"{NLTK_TAGGER}" or "module:function"',
-            remedy="Name a function that takes sentences and gives a list of (word, tag) for each.",
+            remedy="Name a function that takes sentences and returns a list of (word, tag) for each.",
         )
 
 
 def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
-    """What pins the tags that a tagger gives: NLTK's version and the content of its data, or the source of the module.
-
-    Finds the tagger without loading it; raises what `load_tagger` raises for one that is not there.
-    """
+    """Return what pins the tags of a tagger, or raise as `load_tagger`: NLTK's version and a digest of its data, or of the module."""
     check_name(name)
     digest = hashlib.sha256()
     if name == NLTK_TAGGER:
@@ -75,10 +83,10 @@ def tagger_revision(name: str, *, nltk_data: Path | None = None) -> str:
 
 
 def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[list[tuple[str, str]]]:
-    """The (word, tag) pairs of each sentence, one by one. DataError when the tagger `name` gives anything else."""
+    """Yield the (word, tag) pairs of each sentence; raise DataError if the tagger `name` returns anything else."""
     found = tagger(sentences)
     if len(found) != len(sentences):
-        raise _unusable(name, f"{len(found)} results for {len(sentences)} sentences", "one list a sentence")
+        raise _unusable(name, f"{len(found)} results for {len(sentences)} sentences", "one list per sentence")
     for sentence, pairs in zip(sentences, found, strict=True):
         if not all(isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, str) for part in pair) for pair in pairs):
             raise _unusable(name, f"{pairs!r:.80} for {sentence!r:.60}", "pairs of word and tag, both text")
@@ -86,7 +94,7 @@ def tagged(tagger: Tagger, sentences: Sequence[str], *, name: str) -> Iterator[l
 
 
 def is_word(token: str) -> bool:
-    """Whether a lower-cased token says what a sentence is about: neither punctuation nor an English stop-word."""
+    """Whether a lower-cased token is neither punctuation nor an English stop-word."""
     return token not in STOP_WORDS and any(letter.isalnum() for letter in token)
 
 
@@ -117,11 +125,9 @@ def _named(name: str) -> Tagger:
     try:
         found = getattr(importlib.import_module(module), function)
     except (ImportError, AttributeError) as error:
+        remedy = f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).'
         raise DataError(
-            where=f"tagger {name}",
-            found=named(error),
-            expected="a module that can be imported, with that function",
-            remedy=f'Install it on every worker, or correct the name ("{NLTK_TAGGER}" needs none).',
+            where=f"tagger {name}", found=named(error), expected="an importable module with that function", remedy=remedy
         ) from error
     if not callable(found):
         raise _unusable(name, f"a {type(found).__name__}", "a function")
@@ -130,9 +136,250 @@ def _named(name: str) -> Tagger:
 
 
 def _unusable(name: str, found: str, expected: str) -> DataError:
-    return DataError(
-        where=f"tagger {name}",
-        found=found,
-        expected=expected,
-        remedy="It is called with a list of sentences and returns, for each, a list of (word, tag).",
+    remedy = "It is called with a list of sentences and returns, for each, a list of (word, tag)."
+    return DataError(where=f"tagger {name}", found=found, expected=expected, remedy=remedy)
+
+
+POS, INDPTR, INDICES, VALUES = "pos.npy", "bow_indptr.npy", "bow_indices.npy", "bow_values.npy"
+ARRAYS = (POS, INDPTR, INDICES, VALUES)
+TAGS, VOCABULARY = "tags.json", "vocabulary.json"
+EXPECTED = f"targets ({', '.join((*ARRAYS, TAGS, VOCABULARY))})"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counts:
+    """Counts of names in each of S sentences: row s has the names `numbers[indptr[s]:indptr[s + 1]]`, with their `counts`."""
+
+    names: tuple[str, ...]
+    indptr: np.ndarray  # (S + 1,) int64
+    numbers: np.ndarray  # (E,) int32
+    counts: np.ndarray  # (E,) int32
+
+
+@dataclass(frozen=True, kw_only=True)
+class TargetFacts:
+    """Counts of tagged sentences.
+
+    Args:
+        num_tags, num_words: K and V.
+        num_wordless: sentences without a word of the vocabulary.
+        covered_fraction: share of the words (without stop-words and punctuation) that are in the vocabulary.
+        max_tag_share: share of the most frequent tag.
+    """
+
+    num_sentences: int
+    num_tags: int
+    num_words: int
+    num_wordless: int
+    covered_fraction: float
+    max_tag_share: float
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SentenceTargets:
+    """The targets of S sentences: (S, K) float32 tag shares; words as entries (row, word, share) with ascending rows."""
+
+    pos: np.ndarray
+    bow_rows: np.ndarray
+    bow_words: np.ndarray
+    bow_shares: np.ndarray
+
+
+def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str) -> tuple[Counts, Counts]:
+    """Return the counts of tags (of all tokens) and of lower-cased words (without stop-words and punctuation) in sentences."""
+    tags, words = _Counting(), _Counting()
+    for pairs in tagged(tagger, sentences, name=tagger_name):
+        tags.add(tag for _, tag in pairs)
+        lowered = (word.lower() for word, _ in pairs)
+        words.add(word for word in lowered if is_word(word))
+    return tags.counts(), words.counts()
+
+
+def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
+    """Write the counts of a part of a corpus."""
+    arrays: dict[str, np.ndarray] = {}
+    for prefix, part in (("tags", tags), ("words", words)):
+        names = np.frombuffer(json.dumps(part.names).encode(), dtype=np.uint8)
+        arrays |= {
+            f"{prefix}_names": names,
+            f"{prefix}_indptr": part.indptr,
+            f"{prefix}_numbers": part.numbers,
+            f"{prefix}_counts": part.counts,
+        }
+    np.savez(file, allow_pickle=False, **arrays)
+
+
+def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
+    """Read the counts that `write_counts` wrote."""
+    with np.load(path, allow_pickle=False) as arrays:
+        parts = [
+            Counts(
+                names=tuple(json.loads(arrays[f"{prefix}_names"].tobytes())),
+                indptr=arrays[f"{prefix}_indptr"],
+                numbers=arrays[f"{prefix}_numbers"],
+                counts=arrays[f"{prefix}_counts"],
+            )
+            for prefix in ("tags", "words")
+        ]
+    return parts[0], parts[1]
+
+
+def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> TargetFacts:
+    """Merge the parts of a corpus, in order, into targets for the occurring tags and the `num_words` most frequent words.
+
+    Words of equal frequency are sorted alphabetically, so that the result does not depend on the parts. Reads the parts twice, one at a
+    time; memory holds one part and the counts of all words.
+
+    Raises:
+        DataError: no sentence has a word.
+    """
+    tag_totals, word_totals, num_sentences = _totals(parts)
+    tags = sorted(tag_totals)
+    vocabulary = sorted(word_totals, key=lambda word: (-word_totals[word], word))[:num_words]
+    if not vocabulary:
+        found = "no word but stop-words and punctuation in any sentence"
+        remedy = "Check the corpus and the tagger."
+        raise DataError(where="targets", found=found, expected="sentences of a language that the tagger knows", remedy=remedy)
+    entries, num_wordless = _write_rows(folder, parts, num_sentences, _numbered(tags), _numbered(vocabulary))
+    for name, column in ((INDICES, 0), (VALUES, 1)):
+        np.save(folder / name, np.concatenate([entry[column] for entry in entries]))
+    (folder / TAGS).write_text(json.dumps(tags))
+    (folder / VOCABULARY).write_text(json.dumps(vocabulary))
+    return TargetFacts(
+        num_sentences=num_sentences,
+        num_tags=len(tags),
+        num_words=len(vocabulary),
+        num_wordless=num_wordless,
+        covered_fraction=sum(word_totals[word] for word in vocabulary) / sum(word_totals.values()),
+        max_tag_share=max(tag_totals.values()) / sum(tag_totals.values()),
     )
+
+
+class FileTargets:
+    """The targets of a corpus, memory-mapped: workers on one host share its pages."""
+
+    def __init__(self, folder: Path) -> None:
+        """Map the files of `folder`; raise DataError if one is absent or they are inconsistent."""
+        self.folder = folder
+        self.tags, self.vocabulary = (_names(folder, name) for name in (TAGS, VOCABULARY))
+        arrays = [read_array(folder / name, expected=EXPECTED, remedy=drop_remedy(folder), mapped=True) for name in ARRAYS]
+        if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "fi" for array in arrays):
+            raise _damaged(folder, f"arrays of shapes {', '.join(str(array.shape) for array in arrays)}")
+        self._pos, self._indptr, self._indices, self._values = arrays
+        shapes = (self._pos.shape, len(self._indptr), len(self._indices), len(self._values))
+        num_entries = int(self._indptr[-1]) if len(self._indptr) else -1
+        if shapes != ((len(self._indptr) - 1, len(self.tags)), len(self._pos) + 1, num_entries, num_entries):
+            raise _damaged(folder, f"arrays of shapes {shapes} for {len(self.tags)} tags")
+
+    @property
+    def num_tags(self) -> int:
+        return len(self.tags)
+
+    @property
+    def num_words(self) -> int:
+        return len(self.vocabulary)
+
+    @property
+    def num_sentences(self) -> int:
+        return len(self._pos)
+
+    def rows(self, sentence_ids: np.ndarray) -> SentenceTargets:
+        """Return the targets of sentence ids of any shape, flattened; raise DataError for an id outside the corpus."""
+        remedy = "Tag the corpus that the training uses: targets belong to one corpus."
+        ids = checked_ids(sentence_ids, self.num_sentences, where=str(self.folder), remedy=remedy)
+        starts, sizes = self._indptr[ids], self._indptr[ids + 1] - self._indptr[ids]
+        rows = np.repeat(np.arange(len(ids)), sizes)
+        places = np.arange(len(rows)) + np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+        return SentenceTargets(
+            pos=np.asarray(self._pos[ids]),
+            bow_rows=rows,
+            bow_words=np.asarray(self._indices[places]),
+            bow_shares=np.asarray(self._values[places]),
+        )
+
+
+class _Counting:
+    def __init__(self) -> None:
+        self._number: dict[str, int] = {}
+        self._numbers: list[int] = []
+        self._counts: list[int] = []
+        self._ends = [0]
+
+    def add(self, names: Iterable[str]) -> None:
+        for name, count in Counter(names).items():
+            self._numbers.append(self._number.setdefault(name, len(self._number)))
+            self._counts.append(count)
+        self._ends.append(len(self._numbers))
+
+    def counts(self) -> Counts:
+        return Counts(
+            names=tuple(self._number),
+            indptr=np.array(self._ends, dtype=np.int64),
+            numbers=np.array(self._numbers, dtype=np.int32),
+            counts=np.array(self._counts, dtype=np.int32),
+        )
+
+
+def _totals(parts: Sequence[Path]) -> tuple[Counter[str], Counter[str], int]:
+    """The counts of each tag and word in all parts, and the number of sentences."""
+    tag_totals: Counter[str] = Counter()
+    word_totals: Counter[str] = Counter()
+    num_sentences = 0
+    for path in parts:
+        tags, words = read_counts(path)
+        for totals, part in ((tag_totals, tags), (word_totals, words)):
+            sums = np.bincount(part.numbers, weights=part.counts, minlength=len(part.names)).astype(np.int64)
+            totals.update(dict(zip(part.names, sums.tolist(), strict=True)))
+        num_sentences += len(tags.indptr) - 1
+    return tag_totals, word_totals, num_sentences
+
+
+def _write_rows(
+    folder: Path, parts: Sequence[Path], num_sentences: int, tag_number: dict[str, int], word_number: dict[str, int]
+) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
+    """Write pos.npy and bow_indptr.npy; return indices and values of the words by part, and the number of sentences without words."""
+    pos_SK = np.lib.format.open_memmap(folder / POS, mode="w+", dtype=np.float32, shape=(num_sentences, len(tag_number)))
+    lengths = np.empty(num_sentences, dtype=np.int64)
+    entries, first = [], 0
+    for path in parts:
+        tags, words = read_counts(path)
+        span = slice(first, first + len(tags.indptr) - 1)
+        rows, numbers, shares = _shares(tags, tag_number)
+        block = np.zeros((span.stop - span.start, len(tag_number)), dtype=np.float32)
+        block[rows, numbers] = shares
+        pos_SK[span] = block
+        rows, numbers, shares = _shares(words, word_number)
+        lengths[span] = np.bincount(rows, minlength=span.stop - span.start)
+        entries.append((numbers, shares))
+        first = span.stop
+    pos_SK.flush()
+    np.save(folder / INDPTR, np.concatenate([[0], np.cumsum(lengths)]))
+    return entries, int(np.count_nonzero(lengths == 0))
+
+
+def _shares(part: Counts, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, numbers, relative frequencies) of the numbered names, by row and number; the frequencies of a row sum to 1."""
+    global_number = np.array([number.get(name, -1) for name in part.names], dtype=np.int32)
+    rows = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
+    numbers = global_number[part.numbers] if len(part.numbers) else np.empty(0, dtype=np.int32)
+    kept = numbers >= 0
+    rows, numbers, counts = rows[kept], numbers[kept], part.counts[kept]
+    order = np.lexsort((numbers, rows))
+    rows, numbers, counts = rows[order], numbers[order], counts[order]
+    totals = np.bincount(rows, weights=counts, minlength=len(part.indptr) - 1)
+    return rows, numbers, (counts / totals[rows]).astype(np.float32)
+
+
+def _numbered(names: Iterable[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names)}
+
+
+def _names(folder: Path, name: str) -> tuple[str, ...]:
+    names = read_json(folder / name, expected=EXPECTED, remedy=drop_remedy(folder))
+    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
+        raise _damaged(folder, f"{name} with {brief(names)}")
+    return tuple(names)
+
+
+def _damaged(folder: Path, found: str) -> DataError:
+    return DataError(where=str(folder), found=found, expected=EXPECTED, remedy=drop_remedy(folder))

@@ -1,4 +1,4 @@
-"""Embeddings in, scores out: measures of tasks, classifiers on embeddings, and the tests that say which systems differ.
+"""Score embeddings: measures of tasks, classifiers on embeddings, and tests of which systems differ.
 
-Arrays of NumPy alone: nothing here knows encoders, recipes or stores.
+Only NumPy arrays: no encoders, recipes or stores.
 """

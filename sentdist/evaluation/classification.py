@@ -1,4 +1,4 @@
-"""How well a linear classifier, fitted to the end, reads labels out of frozen embeddings."""
+"""Score frozen embeddings against labels: linear classifiers fitted to convergence, and clusters of k-means."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError, brief
-from sentdist.evaluation.metrics import checked_embeddings
+from sentdist.evaluation.sts import checked_embeddings, normalized
 
 if TYPE_CHECKING:
     from sklearn.linear_model import LogisticRegression
+
 
 # λ of the penalty λ/2 ‖w‖² beside the mean cross-entropy (nats):
 # the grid of SentEval's torch classifier (Conneau & Kiela 2018, arXiv 1803.05449).
@@ -24,11 +25,12 @@ MAX_ITERATIONS = 1000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ClassificationScore:
-    """What became of the T rows that were tested, in ascending order.
+    """The result on T tested rows, in ascending order.
 
-    accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01). f1:
-    × 100, of the later of two labels in sorted order; None where there are more than two.
-    penalties: λ chosen in each fold, one where the splits are fixed.
+    Args:
+        accuracy: × 100, over all tested rows (SentEval averages rounded accuracies of folds, which differs by less than 0.01).
+        f1: × 100, of the later of two labels in sorted order; None for more than two labels.
+        penalties: λ chosen in each fold; one value for fixed splits.
     """
 
     accuracy: float
@@ -39,14 +41,13 @@ class ClassificationScore:
     penalties: tuple[float, ...]
 
     def items(self) -> dict[str, NDArray[np.int64] | NDArray[np.str_] | NDArray[np.float64]]:
-        """The columns to keep per tested row; `accuracy` is 100 where the label was found and 0 elsewhere,
-        so that its mean is the score."""
+        """Return the columns to keep per tested row; `accuracy` is 100 or 0, so its mean is the score."""
         correct = np.where(self.gold == self.predicted, 100.0, 0.0)
         return {"row": self.rows, "label": self.gold, "predicted": self.predicted, "accuracy": correct}
 
 
 def pair_features(first_PD: ArrayLike, second_PD: ArrayLike) -> NDArray[np.float32]:
-    """(P, 2D) features |u − v| and u ∗ v of P pairs, which do not ask which sentence is the first."""
+    """Return (P, 2D) features |u − v| and u ∗ v of P pairs, which do not depend on the order in a pair."""
     first, second = np.asarray(first_PD, dtype=np.float32), np.asarray(second_PD, dtype=np.float32)
     return np.hstack([np.abs(first - second), first * second])
 
@@ -54,7 +55,7 @@ def pair_features(first_PD: ArrayLike, second_PD: ArrayLike) -> NDArray[np.float
 def cross_validated(
     features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str = "classification"
 ) -> ClassificationScore:
-    """Test every row once, in stratified folds; λ is chosen within each training part by folds of its own.
+    """Test every row once, in stratified folds; λ is chosen by inner folds of each training part.
 
     Raises:
         DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
@@ -100,12 +101,11 @@ def split_classified(
 def split_rows(
     gold_S: NDArray[np.str_], *, train: ArrayLike, test: ArrayLike, dev: ArrayLike | None, where: str
 ) -> dict[str, NDArray[np.int64]]:
-    """The rows of each part. Raises DataError for a part without rows, for training rows of one label, and for a tested label that these
-    do not have."""
+    """Return the rows of each part; raise DataError for an empty part, one training label, or a test label without training rows."""
     parts = {name: np.asarray(rows, dtype=np.int64) for name, rows in (("train", train), ("test", test), ("dev", dev)) if rows is not None}
     for name, rows in parts.items():
         if not len(rows):
-            raise DataError(where=where, found=f"no rows in {name}", expected="rows to fit and to test", remedy="Name other splits.")
+            raise DataError(where=where, found=f"no rows in {name}", expected="rows to fit and to test", remedy="Choose other splits.")
     if len(known := set(gold_S[parts["train"]].tolist())) < 2:
         raise DataError(
             where=where, found=f"one label, {brief(known.pop())}, in all rows of train", expected="two or more",
@@ -114,16 +114,14 @@ def split_rows(
     unseen = sorted(set(gold_S[parts["test"]]) - set(gold_S[parts["train"]]))
     if unseen:
         raise DataError(
-            where=where,
-            found=f"test rows labelled {str(unseen[0])!r}",
-            expected="labels that training rows have",
+            where=where, found=f"test rows labelled {str(unseen[0])!r}", expected="labels that training rows have",
             remedy="Correct the splits.",
-        )
+        )  # fmt: skip
     return parts
 
 
 def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int) -> float:
-    """The penalty of the best mean accuracy over folds; the weakest of equals, as SentEval takes it."""
+    """The penalty with the best mean accuracy over folds; the weakest of equal ones, as in SentEval."""
     accuracies = np.zeros(len(PENALTIES))
     for train, test in _folds(features_SD, gold_S, num_folds):
         for place, (_, model) in enumerate(_path(features_SD[train], gold_S[train])):
@@ -132,7 +130,7 @@ def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], nu
 
 
 def _path(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_]) -> Iterator[tuple[float, LogisticRegression]]:
-    """A model for each penalty from the strongest to the weakest, each begun where the last one ended: half the iterations."""
+    """A model per penalty from strongest to weakest, each started from the previous one, which halves the iterations."""
     start: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None
     for penalty in reversed(PENALTIES):
         model = _model(len(gold_S), penalty, warm_start=True)
@@ -144,7 +142,7 @@ def _path(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_]) -> Iterato
 
 
 def _first_best(path: list[tuple[float, LogisticRegression]], accuracies: list[float]) -> tuple[float, LogisticRegression]:
-    """Weakest first, as `_best_penalty`."""
+    """The best of a path; the weakest of equal ones, as in `_best_penalty`."""
     backwards = accuracies[::-1]
     return path[::-1][int(np.argmax(np.round(100 * np.asarray(backwards), 2)))]
 
@@ -154,8 +152,8 @@ def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty:
 
 
 def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> LogisticRegression:
-    """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to the end, so without the early stopping,
-    seeds and epochs of SentEval's Adam."""
+    """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to convergence, without the early
+    stopping, seeds and epochs of SentEval's Adam."""
     from sklearn.linear_model import LogisticRegression  # scikit-learn takes a second to import
 
     return LogisticRegression(C=1.0 / (num_rows * penalty), max_iter=MAX_ITERATIONS, warm_start=warm_start)
@@ -172,7 +170,7 @@ def _folds(
 def classification_score(
     gold_T: NDArray[np.str_], predicted_T: NDArray[np.str_], rows_T: NDArray[np.int64], penalties: list[float]
 ) -> ClassificationScore:
-    """Accuracy and, of two labels, F1 of the greater one (both × 100) over T tested rows, which come back in ascending order."""
+    """Return accuracy and, for two labels, F1 of the greater one (both × 100) over T tested rows, sorted by row."""
     from sklearn.metrics import f1_score
 
     names = np.unique(gold_T)
@@ -180,25 +178,20 @@ def classification_score(
     order = np.argsort(rows_T, kind="stable")
     return ClassificationScore(
         accuracy=100.0 * float(np.mean(gold_T == predicted_T)),
-        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 and is_binary else None,
-        rows=rows_T[order],
-        gold=gold_T[order],
-        predicted=predicted_T[order],
-        penalties=tuple(penalties),
-    )
+        f1=100.0 * float(f1_score(gold_T, predicted_T, pos_label=names[-1])) if len(names) == 2 and is_binary else None, rows=rows_T[order],
+        gold=gold_T[order], predicted=predicted_T[order], penalties=tuple(penalties),
+    )  # fmt: skip
 
 
 def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
-    """Features and labels as arrays. Raises DataError for embeddings that are not finite, lengths that differ, fewer than two labels."""
+    """Return features and labels as arrays; raise DataError for non-finite embeddings, unequal lengths or fewer than two labels."""
     features = checked_embeddings(features_SD, where=where).astype(np.float32)
     gold = np.asarray(labels, dtype=np.str_)
     if len(gold) != len(features):
         raise DataError(
-            where=where,
-            found=f"{len(features)} embeddings and {len(gold)} labels",
-            expected="one label a row",
+            where=where, found=f"{len(features)} embeddings and {len(gold)} labels", expected="one label a row",
             remedy="Complete the labels.",
-        )
+        )  # fmt: skip
     if len(np.unique(gold)) < 2:
         raise DataError(
             where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs classes to distinguish."
@@ -207,7 +200,7 @@ def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> t
 
 
 def check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where: str) -> None:
-    """Every label must stand in every fold, and with nested folds in every fold of every training part."""
+    """Raise DataError unless every fold, and with `nested` every inner fold, can have every label."""
     if num_folds < 2:
         raise DataError(where=f"{where}: num_folds", found=str(num_folds), expected="at least 2", remedy="10 is SentEval's number.")
     names, counts = np.unique(gold_S, return_counts=True)
@@ -221,3 +214,45 @@ def check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where
             expected=f"{num_folds + (2 if nested else 0)} rows of each label or more, for {num_folds} folds",
             remedy="Drop or join rare labels, give more rows, or give fixed splits train, dev and test.",
         )
+
+
+DECIMALS = 6  # of a unit vector: below that float32 embeddings hold rounding only
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClusteringScore:
+    """The result of clustering.
+
+    Args:
+        v_measure: × 100, mean over runs, harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); None if there are
+            fewer different embeddings than labels.
+        of_runs: V-measure × 100 of each run.
+        clusters: (S,) of the first run.
+    """
+
+    v_measure: float | None
+    of_runs: tuple[float, ...]
+    clusters: NDArray[np.int64]
+
+
+def score_clusters(embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str = "clustering") -> ClusteringScore:
+    """Cluster S normalized embeddings into as many clusters as labels, by k-means (Lloyd, k-means++ starts of seeds 0, 1, …).
+
+    Raises:
+        DataError: embeddings that are not finite, or fewer than two labels.
+    """
+    unit_SD = normalized(checked_embeddings(embeddings_SD, where=where))
+    num_labels = len(set(labels))
+    if len(labels) != len(unit_SD) or num_labels < 2:
+        raise DataError(
+            where=where, found=f"{len(labels)} labels, {num_labels} of them different, for {len(unit_SD)} embeddings",
+            expected="a label for each, at least two different", remedy="Complete the labels.",
+        )  # fmt: skip
+    if len(np.unique(np.round(unit_SD, DECIMALS), axis=0)) < num_labels:
+        return ClusteringScore(v_measure=None, of_runs=(), clusters=np.zeros(len(unit_SD), dtype=np.int64))
+    from sklearn.cluster import KMeans  # scikit-learn takes a second to import
+    from sklearn.metrics import v_measure_score
+
+    runs = [KMeans(n_clusters=num_labels, n_init=1, random_state=seed).fit_predict(unit_SD) for seed in range(num_runs)]
+    scores = tuple(100.0 * float(v_measure_score(list(labels), clusters)) for clusters in runs)
+    return ClusteringScore(v_measure=float(np.mean(scores)), of_runs=scores, clusters=runs[0].astype(np.int64))

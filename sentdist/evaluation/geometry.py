@@ -1,21 +1,22 @@
-"""What shape a cloud of embeddings has: alignment, uniformity, mean cosine and the spectrum of singular values."""
+"""Measure the geometry of embeddings (alignment, uniformity, mean cosine, spectrum, terms of RCL), and center or whiten them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import checked_embeddings, normalized
+from sentdist.evaluation.sts import checked_embeddings, normalized
 
 ROWS_PER_TILE = 2048
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Geometry:
-    """The shape of S normalised embeddings; `alignment` is None where no positive pairs were given."""
+    """The geometry of S normalised embeddings; `alignment` is None without positive pairs."""
 
     alignment: float | None
     uniformity: float
@@ -27,40 +28,33 @@ class Geometry:
 
 
 def measure_geometry(embeddings_SD: ArrayLike, *, positive_rows: ArrayLike | None = None) -> Geometry:
-    """Measure a cloud; `positive_rows` (P, 2) are rows that mean the same (SimCSE's practice: STS-B pairs scored above 4)."""
+    """Measure embeddings; `positive_rows`: (P, 2) rows with the same meaning (SimCSE takes STS-B pairs scored above 4)."""
     pairs_P2 = np.zeros((0, 2), dtype=np.int64) if positive_rows is None else np.asarray(positive_rows, dtype=np.int64).reshape(-1, 2)
     checked_SD = checked_embeddings(embeddings_SD, where="geometry")
     values_D = singular_values(checked_SD)
     return Geometry(
         alignment=alignment(checked_SD[pairs_P2[:, 0]], checked_SD[pairs_P2[:, 1]]) if len(pairs_P2) else None,
-        uniformity=uniformity(checked_SD),
-        mean_cosine=mean_cosine(checked_SD),
-        effective_rank=effective_rank(values_D),
-        singular_values=values_D,
-        num_sentences=len(checked_SD),
-        num_positive_pairs=len(pairs_P2),
-    )
+        uniformity=uniformity(checked_SD), mean_cosine=mean_cosine(checked_SD), effective_rank=effective_rank(values_D),
+        singular_values=values_D, num_sentences=len(checked_SD), num_positive_pairs=len(pairs_P2),
+    )  # fmt: skip
 
 
 def alignment(embeddings1_PD: ArrayLike, embeddings2_PD: ArrayLike) -> float:
-    """mean ‖f(x) − f(x⁺)‖² over P positive pairs of normalised embeddings, in [0, 4], less is better (Wang & Isola 2020, α = 2)."""
+    """Return the mean ‖f(x) − f(x⁺)‖² over P positive pairs of normalised embeddings, in [0, 4], less is better (Wang & Isola 2020)."""
     first_PD = normalized(checked_embeddings(embeddings1_PD, where="alignment"))
     second_PD = normalized(checked_embeddings(embeddings2_PD, where="alignment"))
     if first_PD.shape != second_PD.shape:
         raise DataError(
-            where="alignment",
-            found=f"embeddings of shapes {first_PD.shape} and {second_PD.shape}",
-            expected="two of one shape",
+            where="alignment", found=f"embeddings of shapes {first_PD.shape} and {second_PD.shape}", expected="two of one shape",
             remedy="Give row p of both the two sentences of pair p.",
-        )
+        )  # fmt: skip
     return float(np.mean(np.sum((first_PD - second_PD) ** 2, axis=1)))
 
 
 def uniformity(embeddings_SD: ArrayLike, *, rows_per_tile: int = ROWS_PER_TILE) -> float:
-    """log mean over i<j of exp(−2‖f_i − f_j‖²), in [−8, 0], less is better (Wang & Isola 2020, t = 2).
+    """Return the log mean over i<j of exp(−2‖f_i − f_j‖²), in [−8, 0], less is better (Wang & Isola 2020, t = 2).
 
-    Over all unordered pairs of one set, exactly: a mean of per-batch values would be another number, for the log of a mean is not the
-    mean of logs. Tiled, so memory stays at rows_per_tile² numbers; exp(−8) cannot underflow, so the sum is taken as it stands.
+    Exact over all unordered pairs; a mean of per-batch logs would be another number. Memory: rows_per_tile² numbers.
     """
     unit_SD = normalized(checked_embeddings(embeddings_SD, where="uniformity"))
     num_sentences = _at_least_two(unit_SD, "uniformity")
@@ -76,7 +70,7 @@ def uniformity(embeddings_SD: ArrayLike, *, rows_per_tile: int = ROWS_PER_TILE) 
 
 
 def mean_cosine(embeddings_SD: ArrayLike) -> float:
-    """The mean cosine over all unordered pairs, in [−1, 1]; near 0 for an isotropic cloud. Exact, from ‖Σ f‖² in one pass."""
+    """Return the exact mean cosine over all unordered pairs, from ‖Σ f‖², in [−1, 1]; near 0 for isotropic embeddings."""
     unit_SD = normalized(checked_embeddings(embeddings_SD, where="mean cosine"))
     num_sentences = _at_least_two(unit_SD, "mean cosine")
     sum_D = unit_SD.sum(axis=0)
@@ -84,16 +78,16 @@ def mean_cosine(embeddings_SD: ArrayLike) -> float:
 
 
 def singular_values(embeddings_SD: ArrayLike) -> NDArray[np.float64]:
-    """min(S, D) singular values, descending, of the S normalised embeddings divided by √S (their squares sum to 1).
+    """Return the min(S, D) singular values, descending, of S normalised embeddings divided by √S (their squares sum to 1).
 
-    Not centred: the anisotropy of RCL (arXiv 2209.13241, Eq. 4-6) is the first value's excess over the others.
+    Not centred: the anisotropy in RCL (arXiv 2209.13241, Eq. 4-6) is the excess of the first value over the others.
     """
     unit_SD = normalized(checked_embeddings(embeddings_SD, where="singular values"))
     return np.linalg.svd(unit_SD / np.sqrt(len(unit_SD)), compute_uv=False)
 
 
 def effective_rank(singular_values_D: NDArray[np.float64]) -> float:
-    """exp of the entropy (nats) of the singular values scaled to sum 1: how many directions are really used (Roy & Vetterli 2007)."""
+    """Return exp of the entropy (nats) of the singular values scaled to sum 1, the effective rank (Roy & Vetterli 2007)."""
     shares_D = singular_values_D / singular_values_D.sum()
     shares_D = shares_D[shares_D > 0]
     return float(np.exp(-np.sum(shares_D * np.log(shares_D))))
@@ -103,3 +97,105 @@ def _at_least_two(unit_SD: NDArray[np.float64], where: str) -> int:
     if len(unit_SD) < 2:
         raise DataError(where=where, found="one embedding", expected="at least two", remedy="A pair needs two sentences.")
     return len(unit_SD)
+
+
+def postprocess(embeddings_SD: np.ndarray, kind: Literal["none", "center", "whiten"]) -> np.ndarray:
+    """Return (S, D) embeddings minus their mean ("center"), or also decorrelated to unit variance ("whiten").
+
+    Whitening is that of Su et al. 2021 (arXiv 2103.15316): x → (x − μ) U Λ^(−1/2), from the covariance UΛUᵀ of the given embeddings.
+    Directions without variance (fewer sentences than channels) are left out, so the width may shrink.
+    """
+    match kind:
+        case "none":
+            return embeddings_SD
+        case "center":
+            return _centered(embeddings_SD).astype(np.float32)
+        case "whiten":
+            return _whitened(_centered(embeddings_SD)).astype(np.float32)
+    assert_never(kind)
+
+
+def _centered(embeddings_SD: np.ndarray) -> np.ndarray:
+    return embeddings_SD.astype(np.float64) - embeddings_SD.mean(axis=0, dtype=np.float64)
+
+
+def _whitened(centered_SD: np.ndarray) -> np.ndarray:
+    _, singular, directions = np.linalg.svd(centered_SD, full_matrices=False)
+    kept = singular > singular[0] * 1e-6  # below that float32 embeddings hold rounding only
+    scale = np.sqrt(len(centered_SD)) / singular[kept]
+    return centered_SD @ directions[kept].T * scale
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairingTerms:
+    """The terms of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
+
+    Args:
+        alignment: mean cosine of matching sentences (first terms of Eq. 4, without their sign).
+        spread: mean over i of the log of the mean over j of exp cosine (Eq. 5).
+        mean_cosine: over all i and j (Eq. 6), at most `spread` by Jensen's inequality.
+    """
+
+    alignment: float
+    spread: float
+    mean_cosine: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RclTerms:
+    """Terms of queries with indices (`pairs`), and of each with its N augmentations by entropy encoders, in sum."""
+
+    pairs: PairingTerms
+    queries: PairingTerms
+    indices: PairingTerms
+
+    @property
+    def asymptotic_loss(self) -> float:
+        """Eq. 4: Eq. 3 at temperature 1 less (1 + 2N) log M, as M grows; nats."""
+        return sum(term.spread - term.alignment for term in (self.pairs, self.queries, self.indices))
+
+    @property
+    def bound(self) -> float:
+        """Eq. 6: the mean cosines that Eq. 5, the last three terms of Eq. 4, lies at or above."""
+        return sum(term.mean_cosine for term in (self.pairs, self.queries, self.indices))
+
+
+def rcl_terms(queries_MD: ArrayLike, indices_MD: ArrayLike, augmented_queries_NMD: ArrayLike, augmented_indices_NMD: ArrayLike) -> RclTerms:
+    """Return the terms of m rows. Eq. 5 prints q in its last sum, where Eq. 4 and 6 have ind; here it is ind.
+
+    Raises:
+        DataError: shapes do not match, or an embedding is zero or not finite.
+    """
+    queries, indices = (_unit(one, "RCL's terms") for one in (queries_MD, indices_MD))
+    banks = [[_unit(one, "a bank") for one in np.asarray(bank)] for bank in (augmented_queries_NMD, augmented_indices_NMD)]
+    if any(one.shape != queries.shape for one in (indices, *banks[0], *banks[1])) or len(banks[0]) != len(banks[1]):
+        raise DataError(
+            where="RCL's terms", found=f"embeddings of shapes {queries.shape}, {indices.shape} and {np.shape(augmented_queries_NMD)}",
+            expected="the same rows and width everywhere", remedy="Embed the same rows with encoders of one width.",
+        )  # fmt: skip
+    return RclTerms(
+        pairs=_term(queries, indices),
+        queries=_sum([_term(queries, one) for one in banks[0]]),
+        indices=_sum([_term(indices, one) for one in banks[1]]),
+    )
+
+
+def _term(one_MD: NDArray[np.float64], other_MD: NDArray[np.float64]) -> PairingTerms:
+    cosines = one_MD @ other_MD.T
+    return PairingTerms(
+        alignment=float(np.trace(cosines) / len(cosines)),
+        spread=float(np.mean(np.log(np.mean(np.exp(cosines), axis=1)))),
+        mean_cosine=float(cosines.mean()),
+    )
+
+
+def _sum(terms: list[PairingTerms]) -> PairingTerms:
+    return PairingTerms(
+        alignment=sum(term.alignment for term in terms),
+        spread=sum(term.spread for term in terms),
+        mean_cosine=sum(term.mean_cosine for term in terms),
+    )
+
+
+def _unit(embeddings_MD: ArrayLike, where: str) -> NDArray[np.float64]:
+    return np.asarray(normalized(checked_embeddings(embeddings_MD, where=where)), dtype=np.float64)

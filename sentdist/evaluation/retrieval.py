@@ -1,17 +1,63 @@
-"""How well queries find their documents: accuracy among the top k, MAP, MRR, nDCG and recall."""
+"""Score rankings for retrieval, reranking and forum questions: accuracy at k, MAP, MRR, nDCG and recall."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.nearest import Ranking
-from sentdist.evaluation.ranking_measures import average_precision, ndcg, recall, reciprocal_rank, success
+from sentdist.evaluation.nearest import COSINE_DECIMALS, Ranking
+
+
+def success(found: Mapping[int, int], k: int) -> float:
+    """Return 1 if a relevant document is among the first k, else 0; `found`: rank from 1 up -> grade of documents found."""
+    return float(any(grade > 0 and rank <= k for rank, grade in found.items()))
+
+
+def average_precision(found: Mapping[int, int], num_relevant: int) -> float:
+    """Return the mean over the relevant documents of the precision at their ranks; 0 for those not found."""
+    total = 0.0  # summed from the first rank on, as trec_eval does: the same to the last bit
+    for number, rank in enumerate(_relevant(found), 1):
+        total += number / rank
+    return total / num_relevant
+
+
+def reciprocal_rank(found: Mapping[int, int], k: int | None = None) -> float:
+    """Return 1 / the rank of the first relevant document, 0 if there is none (among the first k)."""
+    first = next(iter(_relevant(found)), None)
+    return 0.0 if first is None or (k is not None and first > k) else 1.0 / first
+
+
+def ndcg(found: Mapping[int, int], grades: Collection[int], k: int) -> float:
+    """Return Σ grade / log₂(rank + 1) over the first k, divided by that of the best order of all judged documents (`grades`).
+
+    Järvelin & Kekäläinen 2002 with trec_eval's gain (the grade) and discount; a grade below 1 gains nothing.
+    """
+    ideal = dict(enumerate(sorted((grade for grade in grades if grade > 0), reverse=True), 1))
+    return _gain(found, k) / _gain(ideal, k)
+
+
+def recall(found: Mapping[int, int], num_relevant: int, k: int) -> float:
+    """Return the share of relevant documents among the first k."""
+    return sum(rank <= k for rank in _relevant(found)) / num_relevant
+
+
+def _relevant(found: Mapping[int, int]) -> list[int]:
+    return sorted(rank for rank, grade in found.items() if grade > 0)
+
+
+def _gain(grades: Mapping[int, int], k: int) -> float:
+    total = 0.0
+    for rank in _relevant(grades):
+        if rank <= k:
+            total += grades[rank] / math.log2(rank + 1)
+    return total
+
 
 DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 
@@ -20,9 +66,10 @@ DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 class RetrievalScore:
     """The mean over queries of each measure × 100, and its value for every query (for paired tests).
 
-    `acc@k`: share of queries with a relevant document among the first k. `map`, `mrr`: to `depth`. A document counts as relevant from
-    grade 1 on; `ndcg@10` uses the grades. is_constant: no query distinguishes its first document from its last,
-    so that the order is the corpus's own.
+    `acc@k`: share of queries with a relevant document (grade 1 or more) among the first k. `map`, `mrr`: to `depth`; `ndcg@10` uses grades.
+
+    Args:
+        is_constant: no query distinguishes its first document from its last, so that the order is that of the corpus.
     """
 
     measures: dict[str, float]
@@ -38,7 +85,7 @@ class RetrievalScore:
 
 
 def rank_by(scores_QR: ArrayLike, *, depth: int) -> Ranking:
-    """The `depth` documents of highest score for each query, from all scores (Q, R); ties in the corpus's own order."""
+    """Return the `depth` documents with the highest scores (Q, R) for each query; ties in corpus order."""
     scores = np.asarray(scores_QR, dtype=np.float64)
     rows_QR = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
     best, rows = _best(scores, rows_QR, min(depth, scores.shape[1]))
@@ -56,20 +103,22 @@ def score_ranking(
     recall_at: Sequence[int] = (10, 100),
     where: str = "retrieval",
 ) -> RetrievalScore:
-    """Score a ranking, found by whatever means; `qrels[query][document]` is a grade, 0 = not relevant.
+    """Score a ranking against graded judgements.
 
-    unranked: documents that may be judged though they were not searched, for they have no text; a relevant one counts as not found.
-    are_documents: queries that are the document of the same id, which is no hit of theirs, as BEIR (arXiv 2104.08663) scores them.
-    Raises DataError as `judgements_of` does, and for a ranking of other queries or documents.
+    Args:
+        qrels: query -> document -> grade, 0 = not relevant.
+        unranked: judged documents that were not searched, since they have no text; relevant ones count as not found.
+        are_documents: queries that are also documents with the same id, which then does not count as a hit, as in BEIR (arXiv 2104.08663).
+
+    Raises:
+        DataError: as `judgements_of`, or the ranking has other queries or documents.
     """
     judged = judgements_of(query_ids, document_ids, qrels, unranked=unranked, where=where)
     if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
         raise DataError(
-            where=where,
-            found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
-            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id",
-            remedy="Give embeddings in the order of the ids.",
-        )
+            where=where, found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
+            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id", remedy="Give embeddings in the order of the ids.",
+        )  # fmt: skip
     num_ranked = ranking.documents.shape[1]
     row_of = {document: row for row, document in enumerate(document_ids)}
     rows_of_query = []
@@ -81,13 +130,9 @@ def score_ranking(
         rows_of_query.append(_measures(found, list(grades.values()), recall_at))
     per_query = {name: np.array([100.0 * row[name] for row in rows_of_query]) for name in rows_of_query[0]}
     return RetrievalScore(
-        measures={name: float(values.mean()) for name, values in per_query.items()},
-        per_query=per_query,
-        query_ids=tuple(query_ids),
-        num_documents=len(document_ids),
-        depth=num_ranked,
-        is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
-    )
+        measures={name: float(values.mean()) for name, values in per_query.items()}, per_query=per_query, query_ids=tuple(query_ids),
+        num_documents=len(document_ids), depth=num_ranked, is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
+    )  # fmt: skip
 
 
 def _measures(found: Mapping[int, int], grades: Sequence[int], recall_at: Sequence[int]) -> dict[str, float]:
@@ -102,7 +147,7 @@ def _measures(found: Mapping[int, int], grades: Sequence[int], recall_at: Sequen
 
 
 def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The `depth` best columns of each row. Columns stand in corpus order within a cosine, so a stable sort keeps that order."""
+    """The `depth` best columns of each row; a stable sort keeps the corpus order of ties."""
     order_Qk = np.argsort(-cosines_QR, axis=1, kind="stable")[:, :depth]
     return np.take_along_axis(cosines_QR, order_Qk, axis=1), np.take_along_axis(rows_QR, order_Qk, axis=1)
 
@@ -115,20 +160,17 @@ def judgements_of(
     unranked: Collection[str] = (),
     where: str = "retrieval",
 ) -> dict[str, dict[str, int]]:
-    """The qrels of these queries. Those of other queries are left alone: a fold scores a part of the queries.
+    """Return the qrels of these queries; others are ignored, since a fold scores a part of the queries.
 
     Raises:
-        DataError: ids that repeat; a query without a relevant document, or qrels that name unknown documents:
-        silently, both would lower every score.
+        DataError: repeated ids, a query without a relevant document, or qrels with unknown documents.
     """
     for kind, ids in (("query", query_ids), ("document", document_ids)):
         if len(set(ids)) != len(ids) or not len(ids):
             raise DataError(
-                where=f"{where}: {kind} ids",
-                found=f"{len(ids)} ids, {len(set(ids))} of them different",
-                expected="at least one, all different",
-                remedy=f"Drop the {kind} rows that repeat an id.",
-            )
+                where=f"{where}: {kind} ids", found=f"{len(ids)} ids, {len(set(ids))} of them different",
+                expected="at least one, all different", remedy=f"Drop the {kind} rows that repeat an id.",
+            )  # fmt: skip
     judged = {query: dict(qrels.get(query, {})) for query in query_ids}
     without = [query for query, grades in judged.items() if not any(grade > 0 for grade in grades.values())]
     if without:
@@ -136,15 +178,96 @@ def judgements_of(
             where=f"{where}: qrels",
             found=f"{len(without)} of {len(query_ids)} queries without a relevant document, first {without[0]!r}",
             expected="at least one document of grade 1 or more for each query",
-            remedy="Leave such queries out before scoring; no ranking can answer them.",
+            remedy="Leave these queries out before scoring; no ranking can answer them.",
         )
     known = {*document_ids, *unranked}
     unknown = sorted(set(itertools.chain.from_iterable(judged.values())) - known)
     if unknown:
         raise DataError(
-            where=f"{where}: qrels",
-            found=f"{len(unknown)} documents that the corpus does not have, first {unknown[0]!r}",
-            expected="ids of the corpus",
-            remedy="Check that corpus and qrels belong to the same release.",
-        )
+            where=f"{where}: qrels", found=f"{len(unknown)} documents that the corpus does not have, first {unknown[0]!r}",
+            expected="ids of the corpus", remedy="Check that corpus and qrels belong to the same release.",
+        )  # fmt: skip
     return judged
+
+
+MEASURES = ("map", "mrr@10", "ndcg@10")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RerankingScore:
+    """The mean over queries of each measure × 100 (None if no query's candidates differ in score), and the value of every query."""
+
+    measures: dict[str, float | None]
+    per_query: dict[str, NDArray[np.float64]]
+    query_ids: tuple[str, ...]
+
+    def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
+        """The columns to keep per query: `query_id` and one column a measure."""
+        return {"query_id": self.query_ids, **self.per_query}
+
+
+def score_candidates(
+    scores: ArrayLike, *, query_ids: Sequence[str], document_ids: Sequence[str], relevance: Sequence[int], where: str = "reranking"
+) -> RerankingScore:
+    """Score R rows, each a query with one candidate; grades of 1 or more are relevant.
+
+    Scores equal to six decimals tie, and ties keep the order of the rows, like a stable sort in the reference implementations.
+
+    Raises:
+        DataError: a query without a relevant candidate, or scores that are not finite.
+    """
+    scores_R = np.asarray(scores, dtype=np.float64)
+    if scores_R.shape != (len(query_ids),) or not np.isfinite(scores_R).all():
+        raise DataError(
+            where=where, found=f"scores of shape {scores_R.shape}, {int((~np.isfinite(scores_R)).sum())} of them not finite",
+            expected=f"a finite score for each of {len(query_ids)} rows", remedy="Check the encoder.",
+        )  # fmt: skip
+    rows_of: dict[str, list[int]] = {}
+    for row, query in enumerate(query_ids):
+        rows_of.setdefault(query, []).append(row)
+    without = [query for query, rows in rows_of.items() if not any(relevance[row] > 0 for row in rows)]
+    if without:
+        raise DataError(
+            where=where,
+            found=f"{len(without)} of {len(rows_of)} queries without a relevant candidate, first {without[0]!r}",
+            expected="at least one candidate of grade 1 or more for each query",
+            remedy="Leave these queries out before scoring; no order can answer them.",
+        )
+    rounded_R = np.round(scores_R, COSINE_DECIMALS)
+    queries = list(rows_of)
+    per_query = {name: np.zeros(len(queries)) for name in MEASURES}
+    for number, rows in enumerate(rows_of.values()):
+        best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
+        found = {place: relevance[row] for place, row in enumerate(best_first.tolist(), 1)}
+        grades = list(found.values())
+        values = (average_precision(found, sum(grade > 0 for grade in grades)), reciprocal_rank(found, 10), ndcg(found, grades, 10))
+        for name, value in zip(MEASURES, values, strict=True):
+            per_query[name][number] = 100.0 * value
+    has_order = any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
+    return RerankingScore(
+        measures={name: float(values.mean()) if has_order else None for name, values in per_query.items()},
+        per_query=per_query,
+        query_ids=tuple(queries),
+    )
+
+
+FORUMS_DEPTH = 100
+
+
+def average_precisions(documents_QK: NDArray[np.int64], relevant: Sequence[Set[int]]) -> NDArray[np.float64]:
+    """Return the (Q,) average precision × 100 of each question's first K ≤ 100 documents, best first; 0 if none is relevant.
+
+    Divided by the number of relevant documents among these, as USEB's code does by scikit-learn's average_precision_score of the first
+    hundred; later documents do not count.
+    """
+    hits_QK = np.array(
+        [[document in known for document in row] for row, known in zip(documents_QK.tolist(), relevant, strict=True)], dtype=bool
+    )
+    hits_QK = hits_QK.reshape(len(relevant), -1)[:, :FORUMS_DEPTH]
+    precision_QK = np.cumsum(hits_QK, axis=1) / np.arange(1, hits_QK.shape[1] + 1)
+    return 100.0 * np.asarray(np.sum(precision_QK * hits_QK, axis=1) / np.maximum(1, hits_QK.sum(axis=1)))
+
+
+def mean_over_forums(precisions: Sequence[NDArray[np.float64]]) -> float:
+    """Return the mean over forums of the mean over their questions."""
+    return float(np.mean([values.mean() for values in precisions]))

@@ -1,13 +1,13 @@
-"""The one test of whether systems differ: over training seeds and groups of test items at once, for a whole table of systems.
+"""Test whether systems differ, over training seeds and groups of test items, for a whole table; summaries and Bayesian comparisons.
 
-The question is whether systems would differ on average over other trainings *and* other test items. `variation.Column` knows how a
-column's scores vary; here differences are held against it:
+The question is whether systems differ on average over other trainings *and* other test items. `variation.Column` estimates how the
+scores of a column vary; differences are tested against it:
 
-* **Many rows.** Marks go by p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
+* **Many rows.** Marks use p over the whole table: the distribution of the greatest of all its differences, with the correlation that a
   common baseline and common items give them (max-t; Westfall & Young 1993). Intervals are simultaneous ones of the same distribution: 0 is
-  outside exactly where p over the table is below 5 %. Who may be the best is the model confidence set (Hansen, Lunde & Nason 2011): rows
-  leave until none of those left is distinguished from another.
-* **Other tasks.** An average over tasks is about these tasks. `over_tasks` treats them as drawn from such tasks.
+  outside exactly where p over the table is below 5 %. Which rows may be the best is the model confidence set (Hansen, Lunde & Nason 2011):
+  rows are removed until the remaining ones cannot be distinguished.
+* **Other tasks.** An average over tasks is about these tasks. `over_tasks` treats them as a random sample of tasks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
+from scipy.stats import beta, norm
 
-from sentdist.evaluation.few_seeds import NORMAL_GRID, t_quantiles
-from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, About, Column, Floats, PairwiseDifferences
+from sentdist.errors import DataError
+from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, NORMAL_GRID, About, Column, Floats, PairwiseDifferences, t_quantiles
 
-POWER = 0.8  # the usual choice (Cohen 1988): four true differences of five are found
-SATURATED = 90.0  # points, from which runs that score alike have solved what can be solved
+POWER = 0.8  # the usual choice (Cohen 1988): four of five true differences are found
+SATURATED = 90.0  # points, from which runs with equal scores have solved the task
 ALIKE = "both vary alike with every seed and test item, so that their difference does not vary"
 NOTHING_VARIES = "one seed and no test items: nothing varies"
 ONE_GROUP = "test items that all belong together, by common texts or a group, count as one"
@@ -32,7 +35,7 @@ ONE_GROUP = "test items that all belong together, by common texts or a group, co
 
 @dataclass(frozen=True, kw_only=True)
 class OtherTasks:
-    """Where the difference of averages lies at 95 % on other tasks such as these, and its p."""
+    """95 % interval and p of the difference of averages on other tasks like these."""
 
     low: float
     high: float
@@ -41,14 +44,17 @@ class OtherTasks:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """System minus baseline in points. low, high, table_p: its 95 % interval and two-sided p, both over all comparisons of the table, which
-    marks and words go by; p: that of this difference alone. None, with the reason, where nothing can be said. error: its standard error,
-    0 where nothing varies.
+    """System minus baseline in points; without a test, `reason` says why.
 
-    about: what else could have come out: other seeds and items, other items (of these very encoders), other seeds (of these very items).
-    detectable: the smallest true difference that these seeds and items find at the table's 5 % level with probability 0.8. num_seeds: of
-    the side that has fewer; None where neither has. by_signs: p is that of the seeds' signs, which cannot fall below 5 % over the table, so
-    that the interval, which takes seeds as normally spread, is extended to 0; enough_by_signs: how many seeds could.
+    Args:
+        error: standard error; 0 if nothing varies.
+        low: 95 % interval to `high`, with the two-sided `table_p`: both over all comparisons of the table, used for marks and sentences.
+        p: p of this difference alone.
+        about: what the test generalizes to: other seeds and items, other items (same encoders), or other seeds (same items).
+        detectable: smallest true difference found at the table's 5 % level with probability 0.8.
+        num_seeds: of the side with fewer; None if neither has seeds.
+        by_signs: p is that of the sign test, which cannot reach 5 % over the table with these seeds; the interval is extended to 0.
+        enough_by_signs: number of seeds that could.
     """
 
     difference: float
@@ -66,12 +72,12 @@ class Difference:
 
     @property
     def is_significant(self) -> bool:
-        """Whether the two differ by more than chance explains, over all comparisons of the table."""
+        """Whether the difference is significant over all comparisons of the table."""
         return self.table_p is not None and self.table_p < ALPHA
 
 
 def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, str]]]) -> list[list[Difference]]:
-    """Test (system, baseline) by column; p over all of them together, columns taken as independent, which never errs on the bold side."""
+    """Test pairs (system, baseline) of each column; p is corrected over all, columns taken as independent, which is conservative."""
     found = []
     for column, named in zip(columns, pairs_of, strict=True):
         rows, others = (np.array([column.place(pair[side]) for pair in named], dtype=np.intp) for side in (0, 1))
@@ -86,8 +92,8 @@ def against(columns: Sequence[Column], pairs_of: Sequence[Sequence[tuple[str, st
 
 
 class BestRows(NamedTuple):
-    """Labels of rows. highest: that of the highest mean. tied: all in the model confidence set of the best. worse: all that differ from
-    it. Rows that cannot be tested are in neither set, and both are empty where the highest cannot."""
+    """Labels of rows: the highest mean, all in the model confidence set of the best (`tied`), all that differ from it (`worse`). Untestable
+    rows are in neither set; both are empty if the highest row is untestable."""
 
     highest: str
     tied: frozenset[str]
@@ -95,9 +101,10 @@ class BestRows(NamedTuple):
 
 
 def may_be_best(column: Column, *, num_columns: int = 1) -> BestRows:
-    """Which rows may be the best of a column.
+    """Return which rows may be the best of a column.
 
-    num_columns: of the table. In 95 of 100 tables no row that is one of the best is left out anywhere.
+    Args:
+        num_columns: of the table; in 95 of 100 tables no best row is left out in any column.
     """
     best = int(np.argmax(column.means))
     if not column.is_testable[best]:
@@ -118,9 +125,9 @@ def may_be_best(column: Column, *, num_columns: int = 1) -> BestRows:
 
 
 def over_tasks(differences_NT: Floats) -> OtherTasks | None:
-    """The mean difference on other such tasks, from (N, T) differences by seed and task; N = 1 where seeds are not paired.
+    """Return the mean difference on other tasks, from (N, T) differences by seed and task; N = 1 if seeds are not paired.
 
-    Seeds × tasks as above seeds × items. None for fewer than three tasks, which say nothing of others.
+    Seeds × tasks are treated like seeds × items. None for fewer than three tasks.
     """
     seeds, tasks = differences_NT.shape
     if tasks < 3:
@@ -180,12 +187,12 @@ def _why_untested(column: Column, row: int, other: int) -> str:
 
 
 def _enough_by_signs(greatest: list[Floats], num_tests: int) -> int:
-    """The fewest seeds whose signs, if all agree, are significant over the table."""
+    """The smallest number of seeds whose signs, if all agree, are significant over the table."""
     return next(seeds for seeds in itertools.count(2) if _table_p(2.0 ** (1 - seeds), greatest, num_tests) < ALPHA)
 
 
 def _table_p(p: float, greatest: list[Floats], num_tests: int) -> float:
-    """The chance that any difference of the table stands so far out; between p and Bonferroni's bound, where 4000 draws do not reach."""
+    """The probability that any difference of the table is this extreme; between p and Bonferroni's bound beyond 4000 draws."""
     if num_tests == 1:
         return p
     quantile = float(-ndtri(p / 2))
@@ -201,3 +208,118 @@ def _limit(greatest: list[Floats], num_tests: int) -> float:
         is_enough = _table_p(float(2 * ndtr(-middle)), greatest, num_tests) < ALPHA
         low, high = (low, middle) if is_enough else (middle, high)
     return high
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """The scores of one system on one task over n seeds; `sd` (divisor n − 1) and Student's interval over seeds are None for one seed."""
+
+    mean: float
+    sd: float | None
+    low: float | None
+    high: float | None
+    num_seeds: int
+
+
+def summarize(scores: Sequence[float]) -> Summary:
+    """Return mean, sample standard deviation and 95 % Student's t interval of the mean over seeds.
+
+    Raises:
+        DataError: no score, or one that is not finite.
+    """
+    values = np.asarray(scores, dtype=np.float64)
+    if values.ndim != 1 or not len(values) or not np.isfinite(values).all():
+        raise DataError(
+            where="scores over seeds", found=f"{values.tolist()}", expected="at least one finite score",
+            remedy="Leave out runs that have no score, and say so.",
+        )  # fmt: skip
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Summary(mean=mean, sd=None, low=None, high=None, num_seeds=len(values))
+    sd = float(values.std(ddof=1))
+    margin = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * sd / len(values) ** 0.5
+    return Summary(mean=mean, sd=sd, low=mean - margin, high=mean + margin, num_seeds=len(values))
+
+
+LEAST_TASKS = 3  # with fewer, a flat prior of the tasks' spread has no proper posterior
+GRID = 4000
+WIDEST = 20.0  # upper end of the flat prior of the tasks' spread, in units of the spread of differences and errors
+MEANINGFUL = 0.75  # P(A > B) that Bouthillier et al. 2021 propose as meaningful
+
+
+@dataclass(frozen=True, kw_only=True)
+class Practical:
+    """Probabilities that the first is worse by more than the rope, practically equal, or better; 1 in sum."""
+
+    worse: float
+    same: float
+    better: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outperforming:
+    """P(A > B), the share of pairs in which the first scores higher (ties count half), with its 95 % interval over pairs."""
+
+    probability: float
+    low: float
+    high: float
+    pairs: int
+
+    @property
+    def is_meaningful(self) -> bool:
+        """Bouthillier et al. 2021 (arXiv 2103.03098), section 5: above chance, and possibly large enough to matter."""
+        return self.low > 0.5 and self.high > MEANINGFUL
+
+
+def practical(difference: float, error: float, *, rope: float) -> Practical:
+    """Return the verdict on one difference with its standard error; the posterior is normal (flat prior)."""
+    if error <= 0 or rope < 0:
+        raise _unusable(f"a standard error of {error} and a rope of {rope}", "an error above 0 and a rope not below it")
+    return _split(norm.cdf([-rope, rope], difference, error))
+
+
+def another_task(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Practical:
+    """Return the verdict on the true difference on another task, from differences in points of K tasks with standard errors.
+
+    Tasks are drawn around a common mean, with flat priors of the mean and of the tasks' spread.
+
+    Raises:
+        DataError: fewer than three tasks, or an error that is not above 0.
+    """
+    d, s = np.asarray(differences, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    if d.ndim != 1 or d.shape != s.shape or len(d) < LEAST_TASKS or not (s > 0).all() or rope < 0:
+        raise _unusable(f"{d.tolist()} with errors {s.tolist()}", f"{LEAST_TASKS} tasks or more, each with an error above 0")
+    spreads = WIDEST * float(np.std(d) + s.max()) * (np.arange(GRID) + 0.5) ** 2 / GRID**2  # finer near 0
+    variances = s**2 + spreads[:, None] ** 2  # (grid, K)
+    of_mean = 1.0 / np.sum(1.0 / variances, axis=1)
+    means = of_mean * np.sum(d / variances, axis=1)
+    logs = 0.5 * np.log(of_mean) - 0.5 * np.sum(np.log(variances) + (d - means[:, None]) ** 2 / variances, axis=1)  # BDA, Eq. 5.21
+    weights = np.exp(logs - logs.max()) * np.gradient(spreads)
+    weights /= weights.sum()
+    deviations = np.sqrt(of_mean + spreads**2)
+    return _split(np.array([weights @ norm.cdf(edge, means, deviations) for edge in (-rope, rope)]))
+
+
+def outperforming(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats) -> Outperforming:
+    """Return P(A > B) from N paired scores (of seeds or tasks), with Clopper and Pearson's exact interval (a bootstrap of wins that all
+    agree has no width).
+
+    Raises:
+        DataError: no pairs, or unequal numbers of scores.
+    """
+    one, other = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
+    if one.ndim != 1 or one.shape != other.shape or not len(one):
+        raise _unusable(f"{one.shape} and {other.shape} scores", "pairs")
+    wins = np.where(one == other, 0.5, (one > other).astype(np.float64))
+    won, pairs = float(wins.sum()), len(wins)
+    low = float(beta.ppf(0.025, won, pairs - won + 1)) if won > 0 else 0.0
+    high = float(beta.ppf(0.975, won + 1, pairs - won)) if won < pairs else 1.0
+    return Outperforming(probability=won / pairs, low=low, high=high, pairs=pairs)
+
+
+def _split(at: Floats) -> Practical:
+    return Practical(worse=float(at[0]), same=float(at[1] - at[0]), better=float(1.0 - at[1]))
+
+
+def _unusable(found: str, expected: str) -> DataError:
+    return DataError(where="Bayesian comparison", found=found, expected=expected, remedy="Compare other encoders or tasks.")

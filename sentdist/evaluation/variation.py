@@ -1,37 +1,85 @@
-"""What the scores of one column of a table vary by: training seeds and groups of test items, for a whole table of systems at once.
+"""Estimate how the scores in one column of a table vary over training seeds and groups of test items, for all systems at once.
 
-The score of a system k with seed s is taken as  mean + seed's luck + training's own luck + items' luck:
+Model of the score of system k with seed s: mean + effect of the seed + effect of the training + effect of the items.
 
-* **Seeds.** Rows that ran with the same seeds are paired by them: what a seed gives all of them (same order, same start) cancels in a
-  difference (two-way layout, seeds as blocks). A training's own variance is that of the residuals. Three seeds know a variance badly, a
-  table of rows knows it better: each row's is drawn towards the others' by as much as they agree (Smyth 2004, moderated t), and never by
-  more than the rows can bear (their number minus 3).
-* **Items.** Each item's contribution to the score (`evaluation/contributions.py`) is summed over its group: items that share a text, by
-  their `group` column. The part of the variance over groups that seeds × items gave is subtracted: the spread over seeds has it. This is
-  the variance behind the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times. In a mean
-  over tasks, or over parts of one (folds, languages, forums), each is a stratum: its groups vary by themselves; those that share texts are
-  one (`evaluation/joint_groups.py`). Degrees of freedom are joined by Satterthwaite's rule.
-* **Few seeds.** Components with different degrees of freedom are joined by Cochran & Cox's rule (1950): the critical value is the mean of
+* **Seeds.** Rows that ran with the same seeds are paired by them: a seed's effect on all of them (same order, same start) cancels in a
+  difference (two-way layout, seeds as blocks). The variance of trainings is that of the residuals. Three seeds estimate a variance badly,
+  so each row's variance is shrunk towards the others' by as much as they agree (Smyth 2004, moderated t), with a weight limited by the
+  number of rows minus 3.
+* **Items.** Each item's contribution to the score (`evaluation/items.py`) is summed over its group: items that share a text, by
+  their `group` column. The seeds × items part of the variance over groups is subtracted, since the spread over seeds includes it. This is
+  the variance of the pigeonhole bootstrap (Owen 2007, Ann. Appl. Stat. 1, 386), which counts that part up to three times. In a mean
+  over tasks, or over parts of one (folds, languages, forums), each is a stratum whose groups vary separately; strata that share texts are
+  joined (`evaluation/items.py`). Degrees of freedom are combined by Satterthwaite's rule.
+* **Few seeds.** Components with different degrees of freedom are combined by Cochran & Cox's rule (1950): the critical value is the mean of
   the components' own, weighted by their variances. Simulated false positives at 5 % are 2 to 6 %, where Satterthwaite's degrees give up to
   13 and 8 % with 2 and 3 seeds (infra/benchmarks/calibration.md).
-* **One seed, or checkpoints that have none.** Then the interval speaks of test items only: of these very encoders on other items.
-* **An untouched checkpoint** is a constant over seeds. Against it Student's test of three seeds errs in a quarter of cases where trainings
-  have two modes, so with few rows to learn the spread from, p is not below what signs alone give: 2^(1 − seeds).
+* **One seed, or untouched checkpoints.** The interval is then over test items only: these encoders on other items.
+* **An untouched checkpoint** is a constant over seeds. Compared with it, Student's test of three seeds errs in a quarter of cases if
+  trainings have two modes; with few rows to estimate the spread, p is therefore at least that of the sign test: 2^(1 − seeds).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import polygamma, psi, stdtrit
+from scipy.stats import norm, t
 
 from sentdist.errors import DataError
-from sentdist.evaluation.few_seeds import NORMAL_GRID, moderated, t_quantiles
+
+NORMAL_GRID = np.linspace(0.0, 8.0, 81)  # normal quantiles, between which critical values are interpolated
+LEAST_VARIANCE = 1e-18  # points²: below, scores agree to their rounding
+
+
+def moderated(variances: Floats, degrees: Floats) -> tuple[Floats, Floats]:
+    """Shrink variances towards their common value; return them with their new degrees of freedom (Smyth 2004, Stat. Appl. Genet. 3, 3).
+
+    The weight of the common value, in degrees of freedom, follows from how much log variances differ beyond chance; it is at most
+    (rows − 3) times that of a row, so up to three rows are not changed.
+    """
+    usable = variances > LEAST_VARIANCE
+    rows = int(usable.sum())
+    if rows < 4:
+        return variances, degrees
+    own, given = variances[usable], degrees[usable]
+    logs = np.log(own) - psi(given / 2) + np.log(given / 2)
+    beyond = float(logs.var(ddof=1) - np.mean(polygamma(1, given / 2)))
+    most = (rows - 3) * float(np.median(given))
+    if beyond > 0 and (prior := 2 * _inverse_trigamma(beyond)) < most:
+        common = float(np.exp(logs.mean() + psi(prior / 2) - np.log(prior / 2)))
+    else:
+        prior, common = most, float(np.average(own, weights=given))
+    drawn = (prior * common + degrees * variances) / (prior + degrees)
+    return np.where(usable, drawn, variances), np.where(usable, degrees + prior, degrees)
+
+
+def _inverse_trigamma(value: float) -> float:
+    """Newton's method on 1 / trigamma, which is convex (Smyth 2004, appendix)."""
+    found = 0.5 + 1 / value
+    for _ in range(50):
+        trigamma = float(polygamma(1, found))
+        step = trigamma * (1 - trigamma / value) / float(polygamma(2, found))
+        found += step
+        if abs(step) < 1e-8 * found:
+            break
+    return found
+
+
+def t_quantiles(degrees_P: Floats) -> Floats:
+    """Return (P, Z) quantiles of Student's t that correspond to NORMAL_GRID."""
+    return np.array([_t_curve(round(float(degrees), 3)) for degrees in degrees_P]).reshape(len(degrees_P), len(NORMAL_GRID))
+
+
+@lru_cache(maxsize=4096)
+def _t_curve(degrees: float) -> Floats:
+    return np.asarray(t.isf(norm.sf(NORMAL_GRID), degrees))
+
 
 About = Literal["seeds and items", "items", "seeds", "nothing"]
 Floats = NDArray[np.float64]
@@ -46,10 +94,11 @@ ROWS_FOR_SPREAD = 5  # against a constant: rows whose spread is as good as known
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Entry:
-    """What one system scored in one column, in points.
+    """The scores of one system in one column, in points.
 
-    scores: (N,) one a seed, in the order of `seeds`; an untouched checkpoint has one and no seeds. contributions: (N, G) of each group
-    of test items to each score, in points, rows that sum to 0; None where items are not at hand.
+    Args:
+        scores: (N,) in the order of `seeds`; an untouched checkpoint has one score and no seeds.
+        contributions: (N, G) of each group of test items to each score, rows sum to 0; None if there are no items.
     """
 
     label: str
@@ -63,7 +112,7 @@ class Entry:
 
     @property
     def is_copies(self) -> bool:
-        """Whether all seeds gave one and the same, on every group of items that is known."""
+        """Whether all seeds have the same score, on every group of items."""
         if len(self.seeds) < 2 or np.ptp(self.scores) > COPIES_WITHIN:
             return False
         return self.contributions is None or float(np.ptp(self.contributions, axis=0).max()) < COPIES_WITHIN
@@ -71,7 +120,7 @@ class Entry:
 
 @dataclass(frozen=True, kw_only=True)
 class Interval:
-    """Where the mean of one system lies at 95 %. By its spread alone: it may go beyond what the measure can be."""
+    """95 % interval of the mean of one system; not clipped to the range of the measure."""
 
     low: float
     high: float
@@ -80,7 +129,7 @@ class Interval:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairwiseDifferences:
-    """P differences of rows j and k: their standard errors, and the normal quantile that each stands at in its own distribution."""
+    """P differences of rows j and k, with standard errors and equivalent normal quantiles."""
 
     differences: Floats
     errors: Floats  # 0 where nothing is known
@@ -90,18 +139,25 @@ class PairwiseDifferences:
     least_p: Floats  # what p cannot fall below
 
     def margin(self, place: int, quantile: float) -> float:
-        """The distance from the difference to the end of its interval at a normal quantile."""
+        """Return half the width of a difference's interval at a normal quantile."""
         return float(self.errors[place] * np.interp(quantile, NORMAL_GRID, self.critical[place]))
 
 
 class Column:
-    """What varies, and by how much, in one column of a table."""
+    """The fitted variances of one column of a table."""
 
     def __init__(
         self, entries: Sequence[Entry], weights: Sequence[float] | Floats = (), tasks: Sequence[int] | NDArray[np.intp] = ()
     ) -> None:
-        """weights: (G,) share of each group of items in the score, 1 in sum. tasks: (G,) of a mean over tasks or parts, 0, 1, …: which one
-        a group is of, in ascending order; () for one task. Raises DataError for scores that are not finite."""
+        """Fit a column.
+
+        Args:
+            weights: (G,) share of each group of items in the score, 1 in sum.
+            tasks: (G,) task or part of each group in a mean over tasks or parts, 0, 1, … ascending; () for one task.
+
+        Raises:
+            DataError: scores that are not finite, or contributions of another shape.
+        """
         _check(entries, len(weights))
         self.entries = tuple(entries)
         self.means = np.array([entry.scores.mean() for entry in entries])
@@ -117,11 +173,11 @@ class Column:
         self._fit_items()
 
     def place(self, label: str) -> int:
-        """The place of a system among the entries."""
+        """Return the index of a system among the entries."""
         return next(place for place, entry in enumerate(self.entries) if entry.label == label)
 
     def _fit_seeds(self) -> None:
-        """own: variance of each mean from its trainings' own luck, with its degrees; common: that of what seeds give all paired rows."""
+        """own: variance of each mean from its trainings, with degrees of freedom; common: variance of the seeds' effect on paired rows."""
         num = len(self.entries)
         self._own, self._own_df, self._spread_rows = np.zeros(num), np.ones(num), 0
         self._is_paired, self._common, self._common_df = np.zeros(num, dtype=bool), 0.0, 1.0
@@ -152,8 +208,7 @@ class Column:
         return np.array([len(self.entries[row].scores) for row in rows], dtype=np.float64)
 
     def _fit_items(self) -> None:
-        """(K, K) covariance of the rows' means over items: `given`, of these very encoders, that of tasks in sum; `beyond`, without what
-        seeds × items gave."""
+        """(K, K) covariance of the rows' means over items: `given` for these encoders, summed over tasks; `beyond`: less seeds × items."""
         num = len(self.entries)
         self._of_tasks = np.zeros((self._tasks.num, num, num))
         self._given, self._beyond = np.zeros((num, num)), np.zeros((num, num))
@@ -178,7 +233,7 @@ class Column:
         self._of_tasks[:, rows[:, None], rows] = of_tasks
 
     def pairs(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> PairwiseDifferences:
-        """Rows minus others, P of both."""
+        """Return the P differences of rows minus others."""
         with_seeds = self._speaks_of_seeds(rows) & self._speaks_of_seeds(others) & ~(self.is_fixed[rows] & self.is_fixed[others])
         with_items = self.has_items[rows] & self.has_items[others]
         copies = self.is_copies[rows] | self.is_copies[others]
@@ -211,7 +266,7 @@ class Column:
         return self.has_seeds[rows] | self.is_fixed[rows]
 
     def _least_p(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
-        """What the signs of a row's seeds say against a constant, where too few rows tell how trainings are spread."""
+        """The p value of the sign test against a constant, where too few rows estimate the spread of trainings; else 0."""
         floors = np.zeros(len(rows))
         if self._spread_rows >= ROWS_FOR_SPREAD:
             return floors
@@ -223,7 +278,7 @@ class Column:
 
     @cached_property
     def draws(self) -> Floats:
-        """(R, K) what the rows' means would be by luck alone, jointly: one sample for all tests of the column."""
+        """(R, K) joint sample of the rows' means under the null hypothesis, for all tests of the column."""
         covariance = np.diag(self._own) + np.outer(self._is_paired, self._is_paired) * self._common + self._joint_items
         values, vectors = np.linalg.eigh(covariance)
         standard = np.random.default_rng(0).standard_normal((DRAWS, len(values)))
@@ -235,10 +290,10 @@ class Column:
         return np.where(np.outer(self.has_seeds, self.has_seeds), self._beyond, self._given)
 
     def _by_chance(self, rows: NDArray[np.intp], others: NDArray[np.intp]) -> float:
-        """How much of the correlations of these differences over items is what so few groups of items make of none: 0 to 1.
+        """The share (0 to 1) of the correlations of these differences over items that a small number of groups causes by chance.
 
-        Schäfer & Strimmer 2005 (Stat. Appl. Genet. Mol. Biol. 4, 32), with the variance 1 / d that a correlation has by chance. By two
-        groups of items all differences seem one.
+        Schäfer & Strimmer 2005 (Stat. Appl. Genet. Mol. Biol. 4, 32), with the variance 1 / d that a correlation has by chance. With two
+        groups of items all differences look perfectly correlated.
         """
         some = np.unique(np.linspace(0, len(rows) - 1, MOST_CORRELATED).astype(np.intp))
         moved = self._joint_items[rows[some]] - self._joint_items[others[some]]
@@ -253,13 +308,13 @@ class Column:
         return min(1.0, 1.0 / (degrees * float(np.mean(np.minimum(squares, 1.0)))))
 
     def greatest(self, pairs: PairwiseDifferences, rows: NDArray[np.intp], others: NDArray[np.intp]) -> Floats:
-        """(R,) the greatest |z| of these differences by luck alone; 0 where none is tested."""
+        """Return (R,) samples of the greatest |z| of these differences under the null hypothesis; 0 if none is tested."""
         known = pairs.errors > 0
         if not known.any():
             return np.zeros(DRAWS)
         draws = self.draws[: max(1000, MOST_DRAWN // int(known.sum()))].astype(np.float32)
         moved = draws[:, rows[known]] - draws[:, others[known]]
-        moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))  # the sample's own: a single difference has its own p again
+        moved /= np.sqrt(np.vecdot(moved.T, moved.T) / len(moved))  # by the sample's deviation, so that a single difference keeps its p
         if moved.shape[1] > 1 and (chance := self._by_chance(rows[known], others[known])) > LEAST_CHANCE:
             apart = np.random.Generator(np.random.SFC64(1)).standard_normal(moved.shape, dtype=np.float32)
             apart *= np.float32(np.sqrt(chance))
@@ -269,7 +324,7 @@ class Column:
         return np.maximum(moved.max(axis=1), -moved.min(axis=1)).astype(np.float64)
 
     def interval(self, label: str) -> Interval | None:
-        """Where the mean of a system lies; None where nothing varies, or its seeds all score alike."""
+        """Return the 95 % interval of a system's mean; None if nothing varies or all its seeds score alike."""
         row = self.place(label)
         seeds, items = bool(self.has_seeds[row]), bool(self.has_items[row])
         if self.is_copies[row] or not (seeds or items):
@@ -288,13 +343,13 @@ class Column:
 
 
 class _Tasks:
-    """What the groups of items of a column's tasks know: each task has its own, and its own share of the score."""
+    """Groups of items of a column's tasks, with degrees of freedom of each task."""
 
     def __init__(self, weights_G: Floats, tasks_G: NDArray[np.intp]) -> None:
         counts = np.bincount(tasks_G, minlength=1)
         ends = np.cumsum(counts)
         self.num = len(counts)
-        self.are_known = bool((counts > 1).all())  # one group says nothing of others, nor does a mean that it is a part of
+        self.are_known = bool((counts > 1).all())  # the variance over one group is unknown, as is that of a mean with it
         self.slices = [slice(end - count, end) for end, count in zip(ends, counts, strict=True)]
         self.spread = np.sqrt(counts / np.maximum(counts - 1.0, 1.0))[tasks_G]  # (G,) what makes a sum of squares a variance
         self.degrees = np.array([_degrees(weights_G[own]) for own in self.slices])  # (H,)
@@ -322,15 +377,11 @@ def _check(entries: Sequence[Entry], num_groups: int) -> None:
         num_runs = max(1, len(entry.seeds))
         if entry.scores.shape != (num_runs,) or not np.isfinite(entry.scores).all():
             raise DataError(
-                where=f"scores of {entry.label!r}",
-                found=f"{entry.scores.tolist()} for {len(entry.seeds)} seeds",
-                expected="a finite score a seed",
-                remedy="Leave out runs that have no score, and say so.",
-            )
+                where=f"scores of {entry.label!r}", found=f"{entry.scores.tolist()} for {len(entry.seeds)} seeds",
+                expected="a finite score a seed", remedy="Leave out runs that have no score, and say so.",
+            )  # fmt: skip
         if entry.contributions is not None and entry.contributions.shape != (num_runs, num_groups):
             raise DataError(
-                where=f"items of {entry.label!r}",
-                found=f"contributions of shape {entry.contributions.shape}",
-                expected=f"{num_runs} runs, {num_groups} groups of one test set",
-                remedy="Compare encoders on one version of one task.",
-            )
+                where=f"items of {entry.label!r}", found=f"contributions of shape {entry.contributions.shape}",
+                expected=f"{num_runs} runs, {num_groups} groups of one test set", remedy="Compare encoders on one version of one task.",
+            )  # fmt: skip

@@ -1,35 +1,33 @@
-"""How each kind of stage is built on a cluster, with the events that are posted before and after."""
+"""Build a stage of any kind on a cluster, and post its events."""
 
 from __future__ import annotations
 
 import time
 
-from sentdist.disk_errors import explain_disk_errors
-from sentdist.errors import named
-from sentdist.execution.board.attempts import end_of, may_be_a_lost_peer
-from sentdist.execution.board.event_sink import EventSink
+from sentdist.errors import explain_disk_errors, named
+from sentdist.execution.board.diagnosis import Heartbeats
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import EventSink, Submission
+from sentdist.execution.board.watchdog import end_of, may_be_a_lost_peer
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.training.checkpoints import forget_finished
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Bank, Rung, Targets, Train
-from sentdist.stages.build_in_process import build_in_process
-from sentdist.stages.inputs_in_use import inputs_watched
+from sentdist.stages.context import inputs_watched
+from sentdist.stages.local import build_in_process
 from sentdist.store.store import Artifact
 
 
 def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    """The artifact of a stage whose inputs exist; runs where the board put it.
+    """Build a stage whose inputs exist, in the process that the board chose, and return its artifact.
 
     Raises:
-        ArtifactLost: an input is damaged; it was moved aside.
-        SentdistError, Exception: what went wrong; posted as an event before it is raised.
+        ArtifactLost: an input is damaged and was moved aside.
+        Exception: the stage failed; posted as an event before it is raised.
     """
     found = submission.context.store.get(stage)
-    if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could say so
+    if found is not None:  # built meanwhile, by another cluster or by an attempt that was lost before it could report
         if isinstance(stage, Train | Rung):
             forget_finished(submission.context.store, {stage.key})
         return found
@@ -53,7 +51,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
 
 
 def _start_message(stage: Stage, submission: Submission) -> str | None:
-    """What people should know before a stage is built; a bank that will find no room is refused here, before anything is embedded."""
+    """Return the message of the event "started"; a bank that does not fit is refused here, before anything is embedded."""
     if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
         return None
     from sentdist.execution.banks.reader import placement_of
@@ -71,14 +69,14 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
-            from sentdist.execution.training.member import shards_in_group
+            from sentdist.execution.training.worker_group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
         case Bank() | Targets() if demand.way == "pool":
             from sentdist.execution.parallel.shards import build_over_workers
 
             return build_over_workers(stage, context, sink=sink)
-    assert demand.way == "task", f"nobody said how workers build the stage {stage.kind} together"
+    assert demand.way == "task", f"no worker group or pool builds stages of kind {stage.kind}"
     with Heartbeats(stage, sink):
         if isinstance(stage, CorpusStage) and not stage.uses_gpu:
             return build_in_process(stage, context)

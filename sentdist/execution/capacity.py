@@ -1,34 +1,31 @@
-"""How many trainings a cluster can carry at once: decided from its nodes and the wanted runtime, before anything is started."""
+"""Compute from nodes and runtime how many trainings run at once, on which GPUs, before anything starts."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from sentdist.errors import ResourceError
 from sentdist.execution.cluster.nodes import Node, gpu_shares, how_often, smallest_gpu, workers_on
-from sentdist.plan.runtime import Runtime
-from sentdist.sizes import memory_size
+from sentdist.files import memory_size
+from sentdist.plan.sections import Runtime
 
 
 @dataclass(frozen=True, kw_only=True)
 class Capacity:
-    """What the cluster can do with a runtime.
+    """Number of trainings that a cluster runs at once with a runtime."""
 
-    trainings_at_once: how many trainings fit. limited_by: the resource that runs out first. max_concurrent_trials: how many trials Tune
-    keeps going.
-    """
-
-    trainings_at_once: int
-    limited_by: str
-    max_concurrent_trials: int
+    trainings_at_once: int  # how many trainings fit
+    limited_by: str  # the resource that runs out first
+    max_concurrent_trials: int  # how many trials Tune runs at once
 
 
 def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
-    """The runtime with its GPUs decided: where nobody said, one for each worker if so many workers fit on nodes with GPUs.
+    """Return the runtime with its GPUs decided: by default one for each worker, if enough workers fit on nodes with GPUs.
 
     Raises:
-        ResourceError: GPUs are asked for by `device`, and there are none.
+        ResourceError: `device` requires GPUs, and there are none.
     """
     num_gpus, asked = sum(node.gpus for node in nodes), runtime.gpus_asked
     if asked is None:
@@ -45,9 +42,9 @@ def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
 
 
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
-    """`gpus_per_worker`, or, where by estimate a worker takes more memory than that part of the smallest GPU, what it takes, in tenths.
+    """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
 
-    worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py). A part bounds a worker's memory, so too small a part is of no use.
+    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py).
     """
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:
@@ -56,12 +53,13 @@ def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: f
 
 
 def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float = 0.0) -> Capacity:
-    """How many trainings of this runtime the cluster can carry at once.
+    """Compute how many trainings of this runtime the cluster can run at once.
 
-    worker_bytes: what the largest worker takes, by estimate (see worker_memory.py): it bounds how many run at once, and refuses nothing.
+    Args:
+        worker_bytes: estimated memory of the largest worker (see worker_memory.py); limits how many run at once, but never refuses one.
 
     Raises:
-        ResourceError: it can never carry one, with the numbers of both sides.
+        ResourceError: not even one fits.
     """
     by_resource = {
         "CPUs": sum(how_often(node.cpus, runtime.cpus_per_worker) for node in nodes),
@@ -89,10 +87,10 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
 
 
 def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
-    """How many pools a board drives at once: as many as the cluster holds workers, because one worker is enough to finish a pool.
+    """Return how many pools a board drives at once: as many as the cluster holds workers, because one worker can finish a pool.
 
-    A driver reserves nothing, so without a bound every pool of a sweep would start a process that waits. `WorkerGroups` bounds the groups,
-    and Ray itself makes those wait whose own process reserves.
+    A driver reserves nothing, so without a limit every pool of a sweep would start a process that waits. `WorkerGroups` limits groups;
+    Ray itself limits stages built in a process that reserves.
     """
     return trainings_at_once * workers
 
@@ -106,7 +104,7 @@ def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> Resour
     return ResourceError(
         where="runtime",
         found=f"a training of {' and '.join(wanted)}, on {len(nodes)} node(s) with {cpus:g} CPUs and {gpus:g} GPUs in all",
-        expected=f"at most {fitting} such worker(s), which is what fits on the nodes",
+        expected=f"at most {fitting} such worker(s), as many as fit on the nodes",
         remedy=_remedy(runtime, cpus, gpus, fitting),
     )
 
@@ -119,3 +117,46 @@ def _remedy(runtime: Runtime, cpus: float, gpus: float, fitting: int) -> str:
     if runtime.cpus_per_worker > 1 and cpus >= runtime.fewest_workers:
         return "Set runtime.cpus_per_worker=1, or add nodes."
     return "Ask for fewer workers or less for each, or add nodes."
+
+
+def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]:
+    """Return the nodes without GPUs of another type than `gpu_type`.
+
+    Raises:
+        ResourceError: no node has GPUs of that type.
+    """
+    if runtime.gpu_type is None:
+        return nodes
+    if not any(node.gpus and runtime.gpu_type in node.gpu_types for node in nodes):
+        there = ", ".join(gpu_types(nodes)) or "none that Ray knows by name"
+        raise ResourceError(
+            where="runtime.gpu_type, --gpu-type",
+            found=f"{runtime.gpu_type}, which no node has",
+            expected=f"one of the cluster's GPU types: {there}",
+            remedy="Name one of these, or omit it.",
+        )
+    return tuple(node if runtime.gpu_type in node.gpu_types else replace(node, gpus=0.0) for node in nodes)
+
+
+def left_out_line(runtime: Runtime, nodes: tuple[Node, ...]) -> str:
+    """Return the part of the line on GPUs about those left idle by `gpu_type`; "" if there are none."""
+    num = int(sum(node.gpus for node in nodes) - sum(node.gpus for node in with_gpu_type(nodes, runtime)))
+    return f"; idle: {num} of another kind (runtime.gpu_type={runtime.gpu_type})" if num else ""
+
+
+def gpu_types(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return the number of GPUs of each type, by Ray's names."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        for kind in node.gpu_types if node.gpus else ():
+            found[kind] = found.get(kind, 0) + int(node.gpus)
+    return found
+
+
+def gpu_types_note(runtime: Runtime, nodes: tuple[Node, ...]) -> str | None:
+    """Return a note if workers would use GPUs of several types, else None. nodes: as `with_gpu_type` returns them."""
+    families = {node.gpu_types for node in nodes if node.gpus}
+    if not runtime.gpus_per_worker or runtime.gpu_type is not None or len(families) < 2:
+        return None
+    counts = ", ".join(f"{count} {kind}" for kind, count in gpu_types(nodes).items())
+    return f"GPUs of several types ({counts}) are used in any order; runtime.gpu_type selects one type."

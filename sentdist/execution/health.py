@@ -1,4 +1,4 @@
-"""Whether this machine is fit to run: one finding a line, with what to do about it."""
+"""Check this machine, its store and its servers for `sentdist doctor`: one finding a line, with a remedy."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from sentdist import processor
-from sentdist.addresses import without_secrets
+from sentdist import machine
 from sentdist.errors import SentdistError, StoreError
 from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
+from sentdist.files import disk_size
 from sentdist.learning.kernels import cpp_library
 from sentdist.services import servers
-from sentdist.services.asking import Reply, basic_auth_header, get, ray_version
+from sentdist.services.processes import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
-from sentdist.sizes import disk_size
 from sentdist.store.local_storage import STAGING
 from sentdist.store.store import ArtifactStore
+from sentdist.text import without_secrets
 from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
-WITHOUT_CLUSTER = "`sentdist run --local` works, and what else takes --local. `sentdist up` starts one."
+WITHOUT_CLUSTER = "commands with --local work (`sentdist run --local`). `sentdist up` starts one."
 TORCH_FOR_A_DRIVER = (
-    "Install a torch whose CUDA the driver serves (12: from 525 on; 13: from 580 on) and that knows the GPU: from PyPI, or from "
+    "Install a torch whose CUDA the driver supports (12: from 525 on; 13: from 580 on) and that supports the GPU: from PyPI, or from "
     "download.pytorch.org/whl/cu…"
 )
 DASHBOARD = "http://127.0.0.1:8265"
@@ -44,7 +44,7 @@ REFUSED = (401, 403)
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """bad: something will not work. note: something is away that is not always needed."""
+    """Result of one check. state: "bad" if something will not work; "note" if something optional is missing."""
 
     subject: str
     state: Literal["good", "note", "bad"]
@@ -53,18 +53,15 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchOnGpus:
-    """What the torch that is installed can do on this machine's GPUs.
+    """What the installed torch can do on this machine's GPUs."""
 
-    why_unusable: why it cannot use them. why_slow: why there are no kernels for short sentences. Each is empty where nothing is wrong.
-    """
-
-    why_unusable: str = ""
-    why_slow: str = ""
+    why_unusable: str = ""  # why torch cannot use them; empty if it can
+    why_slow: str = ""  # why there are no kernels for short sentences; empty if there are
     has_flash_attention: bool = False
 
 
 def examine(store: str, data: Path | None) -> Iterator[Finding]:
-    """Look at everything that a first run needs, cheapest first; starts nothing."""
+    """Check everything that a first run needs, cheapest first; start nothing."""
     yield _python()
     for package in PACKAGES:
         yield _package(package)
@@ -88,14 +85,13 @@ def _python() -> Finding:
 
 
 def _package(name: str) -> Finding:
-    try:
-        return Finding(subject=name, state="good", text=importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
+    if (version := _version(name)) is not None:
+        return Finding(subject=name, state="good", text=version)
+    return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
 
 
 def compiler() -> Finding:
-    """Whether C++ can be compiled, with Python's headers."""
+    """Check that a C++ compiler and Python's headers are installed."""
     compiler = next((path for name in (os.environ.get("CXX"), "c++", "g++", "clang++") if name and (path := shutil.which(name))), None)
     if compiler is None:
         text = "no C++ compiler; DeepSpeed builds its CPU collectives with one. Debian: apt-get install g++; macOS: xcode-select --install."
@@ -106,7 +102,7 @@ def compiler() -> Finding:
 
 
 def kernels() -> Finding:
-    """What layers compute with on a CPU; the first time it is compiled."""
+    """Check the CPU kernels; the first call compiles them."""
     try:
         return Finding(subject="kernels", state="good", text=f"compiled for this processor: {cpp_library.find_or_build()}")
     except cpp_library.NoKernelsError as reason:
@@ -114,20 +110,20 @@ def kernels() -> Finding:
 
 
 def gpus() -> Finding:
-    """What the driver sees, and whether the torch that is installed can use it."""
+    """List the GPUs that the driver sees, and check that the installed torch can use them."""
     nccl = next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
     program = shutil.which("nvidia-smi")
     if program is None:
         return Finding(subject="GPUs", state="note", text="none, or no driver (nvidia-smi is not there); everything runs on CPUs.")
     asked = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
     try:
-        said = subprocess.run(asked, capture_output=True, text=True, timeout=10 * TIMEOUT_S, check=False)
+        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi does not answer ({type(error).__name__}); look at the driver.")
-    rows = [[cell.strip() for cell in line.split(",")] for line in said.stdout.splitlines() if line.count(",") == 2]
-    if said.returncode or not rows:
-        why = (said.stderr.strip() or said.stdout.strip()).partition("\n")[0]
-        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); look at the driver.")
+        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi does not answer ({type(error).__name__}); check the driver.")
+    rows = [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.count(",") == 2]
+    if answer.returncode or not rows:
+        why = (answer.stderr.strip() or answer.stdout.strip()).partition("\n")[0]
+        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); check the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
     torch = _torch_on_gpus()
@@ -135,13 +131,13 @@ def gpus() -> Finding:
         text = f"{found}; torch cannot use them ({torch.why_unusable}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
     slow = f"; slower than it could be: no kernels for short sentences ({torch.why_slow})" if torch.why_slow else ""
-    unseen = "" if _version("nvidia-ml-py") else "; MLflow shows nothing of their load: pip install nvidia-ml-py"
+    unseen = "" if _version("nvidia-ml-py") else "; MLflow cannot show their load: pip install nvidia-ml-py"
     flash = "FlashAttention" if torch.has_flash_attention else "no FlashAttention"
     return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}; {flash} for bf16{unseen}{slow}")
 
 
 def _torch_on_gpus() -> TorchOnGpus:
-    """A process of its own is asked, which sees all GPUs, hidden ones too; it compiles the kernels for its answer."""
+    """Ask a separate process, which sees all GPUs, hidden ones too; it compiles the kernels."""
     program = """
 import torch
 from sentdist.stages.devices import why_unusable
@@ -154,21 +150,21 @@ if not why:
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     try:
         asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
-        said = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
+        answer = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        return TorchOnGpus(why_unusable=f"asked for it, it does not answer: {type(error).__name__}")
-    if said.returncode:
-        return TorchOnGpus(why_unusable=(said.stderr.strip() or "it ends").splitlines()[-1])
-    why_unusable, why_slow, kernel, *_ = [*said.stdout.splitlines(), "", "", ""]
+        return TorchOnGpus(why_unusable=f"the test process does not answer: {type(error).__name__}")
+    if answer.returncode:
+        return TorchOnGpus(why_unusable=(answer.stderr.strip() or "the test process ended").splitlines()[-1])
+    why_unusable, why_slow, kernel, *_ = [*answer.stdout.splitlines(), "", "", ""]
     return TorchOnGpus(why_unusable=why_unusable, why_slow=why_slow, has_flash_attention=kernel == "flash")
 
 
 def cpu() -> Finding:
-    """The processor; one that does not multiply bfloat16 values gains nothing by `precision: bf16`."""
-    if processor.instructions() != processor.WITHOUT_BFLOAT16:
-        return Finding(subject="processor", state="good", text=processor.name())
+    """Name the processor; without bfloat16 multiplication it gains nothing from `precision: bf16`."""
+    if machine.instructions() != machine.WITHOUT_BFLOAT16:
+        return Finding(subject="processor", state="good", text=machine.name())
     text = (
-        f"{processor.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far "
+        f"{machine.name()}: it does not multiply in bfloat16, so precision bf16 is no faster than fp32 on it, and far "
         "slower under ZeRO stage 3."
     )
     return Finding(subject="processor", state="note", text=text)
@@ -192,7 +188,7 @@ def _shared_memory() -> Finding:
 
 
 def _store(root: str) -> Finding:
-    """Whether it can be written; folders that this makes, which are empty, go again."""
+    """Check that the store can be written; remove the empty folders that this creates."""
     at = Path(root).expanduser().absolute()
     made = [] if "://" in root else [path for path in (at / STAGING, at, *at.parents) if not path.exists()]
     try:
@@ -209,16 +205,16 @@ def _store(root: str) -> Finding:
 
 def _data(root: Path | None) -> Finding:
     if root is None:
-        text = "none; recipes on generated/… need none, others want --data DIR or SENTDIST_DATA."
+        text = "none; recipes on generated/… need none, others need --data DIR or SENTDIST_DATA."
         return Finding(subject="data", state="note", text=text)
     if not root.is_dir():
-        return Finding(subject="data", state="bad", text=f"{root} is no folder; correct --data or SENTDIST_DATA.")
+        return Finding(subject="data", state="bad", text=f"{root} is not a folder; correct --data or SENTDIST_DATA.")
     found = sorted(path.name for path in root.iterdir() if path.is_dir())
-    return Finding(subject="data", state="good", text=f"{root} with {', '.join(found) or 'nothing in it'}")
+    return Finding(subject="data", state="good", text=f"{root} with {', '.join(found) or 'no subfolder'}")
 
 
 def _cluster(named: str | None) -> Finding:
-    """The cluster that commands such as `sentdist sweep` use, asked as they ask it."""
+    """Check the cluster that `sentdist sweep` would use, in the same way."""
     try:
         nodes = local_nodes()
         if not named and all(node.is_private for node in nodes):
@@ -240,11 +236,11 @@ def _cluster(named: str | None) -> Finding:
 
 
 def dashboard(named: str | None) -> Finding:
-    """Ray's dashboard at an address, else at Ray's usual one; there it may be somebody else's, so it is not shown our token."""
+    """Check Ray's dashboard at an address, or at Ray's default, which may be another user's and does not get our token."""
     address = named or DASHBOARD
     shown = without_secrets(address)
-    said = token() if named else None
-    reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {said}" if said else None, timeout_s=TIMEOUT_S)
+    secret = token() if named else None
+    reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {secret}" if secret else None, timeout_s=TIMEOUT_S)
     if version := ray_version(reply):
         return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:
@@ -256,7 +252,7 @@ def dashboard(named: str | None) -> Finding:
 
 
 def mlflow(named: str | None) -> Finding:
-    """The MLflow server at an address, else at the usual one; there it may be somebody else's, so it is not shown our password."""
+    """Check the MLflow server at an address, or at the default, which may be another user's and does not get our password."""
     try:
         read_password()
     except SentdistError as error:
@@ -267,14 +263,14 @@ def mlflow(named: str | None) -> Finding:
     authority = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
     reply = get(page, authorization=authorization, authority=authority, timeout_s=TIMEOUT_S)
     if reply is None and _is_open(uri):
-        # a server that has just started takes its time
+        # a server that has just started is slow
         reply = get(page, authorization=authorization, authority=authority, timeout_s=5 * TIMEOUT_S)
     if reply is not None and reply.status == 200 and reply.text[:1].isdigit():
         return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {shown}")
     if reply is not None and reply.status in REFUSED and named:
         text = f"{shown} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
         return Finding(subject="MLflow", state="bad", text=text)
-    consequence = "runs are kept in the store; `sentdist track --rebuild` brings them in later."
+    consequence = "runs are kept in the store; `sentdist track --rebuild` adds them later."
     return _away("MLflow", uri, reply, consequence, variable="MLFLOW_TRACKING_URI")
 
 
@@ -288,7 +284,7 @@ def _away(subject: str, address: str, reply: Reply | None, consequence: str, *, 
     if reply is None and not _is_open(address):
         return Finding(subject=subject, state="note", text=f"nothing listens at {shown}; {consequence}")
     if reply is not None and reply.status in REFUSED:
-        text = f"a server at {shown} asks for a secret, which it is not shown; if it is yours, name it: {variable}={shown}"
+        text = f"a server at {shown} requires a secret, which was not sent; if it is yours, name it: {variable}={shown}"
         return Finding(subject=subject, state="note", text=text)
     return Finding(subject=subject, state="bad", text=f"{shown} is used by something that is not {subject}; choose another port.")
 
@@ -298,5 +294,5 @@ def _is_open(address: str) -> bool:
         parts = urlsplit(address)
         with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=TIMEOUT_S):
             return True
-    except (OSError, ValueError):  # ValueError: no address at all
+    except (OSError, ValueError):  # ValueError: not an address
         return False

@@ -1,4 +1,4 @@
-"""A sweep as a Ray job: where it is sent, what it gets from this shell, which of its lines are shown, how it ended."""
+"""Submit a sweep as a Ray job, choose its environment, and print its lines to its end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 
 from sentdist.errors import ResourceError, first_line
 from sentdist.execution import health
-from sentdist.print_line import PrintLine
 from sentdist.services.state import state_of
+from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
 ADDRESS = "RAY_API_SERVER_ADDRESS"
-# Of secrets only the paths; but an address of a store or of data may hold one, so these are in no command line, which all users can read.
+# Secrets only as paths; but an address of a store or of data may contain one, so these are in no command line, which all users can read.
 PASSED_ON = (
     "SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI", "MLFLOW_TRACKING_USERNAME", "SENTDIST_MLFLOW_PASSWORD_FILE",
     "MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "TOKENIZERS_PARALLELISM", "HF_HUB_OFFLINE",
@@ -36,7 +36,7 @@ _OF_RAY = re.compile(r"\d{4}-\d\d-\d\d \S+\s+(INFO|SUCC|WARN\w*) \S+\.py:\d+ |Ru
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A job that was sent to a cluster. id: as Ray calls it."""
+    """A job that was submitted to a cluster. id: Ray's submission ID."""
 
     id: str
     sweep: str
@@ -44,7 +44,7 @@ class Job:
 
 
 def use_servers_of(home: Path, environment: MutableMapping[str, str]) -> None:
-    """Where a shell names no dashboard, have this process use the servers that `sentdist up` started in this folder."""
+    """Use the servers that `sentdist up` started in this folder, unless the environment names a dashboard."""
     if ADDRESS in environment:
         return
     state = state_of(home)
@@ -57,9 +57,10 @@ def use_servers_of(home: Path, environment: MutableMapping[str, str]) -> None:
 
 
 def job_environment(environment: MutableMapping[str, str], **places: str | None) -> dict[str, str]:
-    """What a job gets beside its code. places: those that were given to the command, by the names of their variables.
+    """Return the environment of a job. A job runs in a copy of this folder, so relative paths become absolute.
 
-    A job runs in a copy of this folder, from which ../data leads elsewhere: places get their whole paths.
+    Args:
+        places: paths given to the command, by the names of their variables.
     """
     given = {name: environment[name] for name in PASSED_ON if name in environment}
     given |= {name: place for name, place in places.items() if place}
@@ -71,7 +72,7 @@ def _whole_path(place: str) -> str:
 
 
 def submit_sweep(command: str, sweep: str, environment: dict[str, str]) -> Job:
-    """Send it to the cluster, with a copy of this folder. command: the words after `python -m`.
+    """Submit a job with a copy of this folder. command: the words after `python -m`.
 
     Raises:
         ResourceError: no dashboard answers, or it refuses the token or the job.
@@ -94,13 +95,13 @@ def submit_sweep(command: str, sweep: str, environment: dict[str, str]) -> Job:
     except (OSError, RuntimeError, ValueError) as error:
         raise ResourceError(
             where=where, found=first_line(error), expected="a cluster that takes the job",
-            remedy=f"The job gets a copy of {Path.cwd()}: list large files in .gitignore. `sentdist doctor` looks at the cluster.",
+            remedy=f"The job gets a copy of {Path.cwd()}: list large files in .gitignore. `sentdist doctor` checks the cluster.",
         ) from None  # fmt: skip
     return Job(id=id, sweep=sweep, client=client)
 
 
 def follow(job: Job, print_line: PrintLine) -> int:
-    """Print the job's own lines as they come, to its end; its exit code.
+    """Print the lines of a job until it ends, and return its exit code.
 
     Raises:
         ResourceError: the connection was lost; the job goes on.
@@ -120,14 +121,14 @@ def follow(job: Job, print_line: PrintLine) -> int:
         return 0
     if status == "STOPPED":
         print_line(f"{job.id} was stopped.")
-    elif not ended.driver_exit_code:  # it never came to the command
+    elif not ended.driver_exit_code:  # the command was never started
         print_line(str(ended.message))
     return ended.driver_exit_code or 1
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Ray's client says of itself: how large the copy of the folder is, that a connection was closed."""
+    """Hide messages of Ray's client: the size of the folder's copy, closed connections."""
     logging.disable(logging.WARNING)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What Prometheus may ask of a cluster: sentences trained, stages, bytes of banks; through Ray's own metrics, where those are on."""
+"""Report metrics for Prometheus through Ray: sentences trained, stages, bytes of banks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ray.util.metrics import Counter, Gauge
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A number that some process of the cluster reports. labels: by which numbers of one name differ."""
+    """A number that a process of the cluster reports. labels: names of its Prometheus labels."""
 
     name: str
     kind: Literal["counter", "gauge"]
@@ -23,18 +23,18 @@ SENTENCES = Metric(name="sentdist_sentences", kind="counter", meaning="Sentences
 STAGES = Metric(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))
 IN_FLIGHT = Metric(name="sentdist_stages_in_flight", kind="gauge", meaning="Stages being built or waiting for their inputs")
 BANK_BYTES = Metric(name="sentdist_bank_bytes", kind="gauge", meaning="Bytes of banks in the object store")
-COUNTED = ("started", "finished", "failed", "lost", "retry")  # of what events tell
+COUNTED = ("started", "finished", "failed", "lost", "retry")  # values of `StageEvent.what`
 METRICS = (SENTENCES, STAGES, IN_FLIGHT, BANK_BYTES)
 
 
 def add(metric: Metric, amount: float = 1, **labels: str) -> None:
-    """Count up; a microsecond."""
+    """Add to a counter (takes a microsecond)."""
     if amount > 0:  # Ray refuses 0
         _counter(metric).inc(amount, tags=labels)
 
 
 def show(metric: Metric, value: float) -> None:
-    """This is the number now, of this process."""
+    """Set the current value of a gauge for this process."""
     _gauge(metric).set(value)
 
 

@@ -1,4 +1,4 @@
-"""Runs the trials of a plan on a cluster: missing trials in Tune, shared stages through the board."""
+"""Run the missing trials of a plan on a cluster: trials in Tune, shared stages through the board."""
 
 from __future__ import annotations
 
@@ -13,26 +13,22 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SentdistError, SweepStopped, counted
-from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.printer import printed_events
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.client import BoardClient, printed_events
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.capacity import Capacity, capacity, share_of_a_gpu, with_devices
-from sentdist.execution.cluster.growth import ClusterNodes, cluster_growth
-from sentdist.execution.cluster.nodes import old_gpu_of, smallest_gpu
-from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.execution.device_lines import gpu_memory_note, gpus_line
-from sentdist.execution.disk_estimate import disk_estimate
-from sentdist.execution.gpu_types import gpu_types_note, left_out_line, with_gpu_type
-from sentdist.execution.progress import Show, progress_of
+from sentdist.execution.capacity import Capacity, capacity, gpu_types_note, left_out_line, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.execution.cluster.connection import cause_of, connect_to_drive
+from sentdist.execution.cluster.nodes import ClusterNodes, cluster_growth, old_gpu_of, smallest_gpu
+from sentdist.execution.demand import gpu_memory_note, gpus_line
+from sentdist.execution.plan_facts import Show, disk_estimate, progress_of
 from sentdist.execution.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.execution.training.checkpoints import forget_finished
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.stage import most_at_once, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
+from sentdist.stages.gpu_memory import check_precisions
 from sentdist.stages.planning.worker_memory import (
     TOKENS_PER_SENTENCE,
     embedding_widths,
@@ -41,21 +37,23 @@ from sentdist.stages.planning.worker_memory import (
     size_of,
     worker_bytes,
 )
-from sentdist.stages.precisions import check_precisions
 from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.text import PrintLine
+from sentdist.tracking.mlflow_tracker import make_tracker
 from sentdist.tracking.tracker import NullTracker, Tracker
 
 
 def run_sweep(
     plan: Plan, context: Context, *, tracker: Tracker | None = None, print_line: PrintLine = print, show: Show | None = None
 ) -> SweepSummary:
-    """Build whatever the store lacks of a plan, on the cluster that this process is connected to.
+    """Build the missing stages of a plan on the connected cluster. Failed trials do not stop the others.
 
-    Trials that fail do not stop the others; they stand in the summary. show: takes the progress several times a second.
+    Args:
+        show: takes the progress several times a second.
 
     Raises:
-        ResourceError: the cluster can never carry one training of this runtime; nothing was started.
-        StoreError: the store cannot be written, or has no room for the encoders that are to be trained.
+        ResourceError: the cluster can never run one training of this runtime; nothing was started.
+        StoreError: the store cannot be written, or is too small for the encoders to train.
     """
     started = time.perf_counter()
     before = context.store.get_all(plan.stages).keys()
@@ -94,16 +92,16 @@ def run_sweep(
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterAllocation:
-    """What the cluster gives to the trainings of a plan. context: with the devices decided. notes, devices: for people."""
+    """Resources of a cluster for the trainings of a plan."""
 
-    context: Context
+    context: Context  # with the devices decided
     capacity: Capacity
     growth: ClusterNodes
-    notes: tuple[str, ...]
-    devices: str
+    notes: tuple[str, ...]  # lines on GPUs and growth
+    devices: str  # a phrase on used and idle GPUs
 
     def submission(self, name: str, tracker: Tracker) -> Submission:
-        """What a sweep or search of that name brings along to the board."""
+        """Return the submission of a sweep or search to the board."""
         return Submission(
             context=self.context,
             tracker=tracker,
@@ -115,15 +113,14 @@ class ClusterAllocation:
 
 @dataclass(frozen=True, kw_only=True)
 class GpuWork:
-    """How many stages can use GPUs at once. of_all: of what is to be built. of_trials: of as many trials as are kept going at once, for
-    which `because` stands in a recipe or a command."""
+    """How many stages can use GPUs at once."""
 
-    of_all: float = math.inf
-    of_trials: float = math.inf
-    because: str = ""
+    of_all: float = math.inf  # of all stages to build
+    of_trials: float = math.inf  # of the trials that run at once
+    because: str = ""  # the field or option that limits the trials
 
     def bounds(self, offered: Capacity) -> dict[str, float]:
-        """Trainings at once by what bounds them, the cluster first."""
+        """Return limits on trainings at once, by their reason, the cluster first."""
         return {offered.limited_by: offered.trainings_at_once, f"the recipe: {self.of_all:g} of its stages at once": self.of_all} | (
             {self.because: self.of_trials} if self.because else {}
         )
@@ -139,7 +136,7 @@ def _work_of(plan: Plan, missing: Sequence[Trial], to_build: Set[str]) -> GpuWor
 
 
 def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
-    """How many stages of each trial can use GPUs at once, the most first; what trials share counts in each."""
+    """Return how many stages of each trial can use GPUs at once, largest first; shared stages count in each trial."""
     return sorted(
         (most_at_once(stage for stage in topological((trial.scores,)) if stage.key in to_build and stage.uses_gpu) for trial in trials),
         reverse=True,
@@ -147,11 +144,14 @@ def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
 
 
 def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork | None = None) -> ClusterAllocation:
-    """Hold a plan against the cluster that this process is connected to. to_build: keys of the stages that are not in the store.
-    work: how many of them can use GPUs at once; None: who asks will have more of them.
+    """Allocate the connected cluster's resources to a plan.
+
+    Args:
+        to_build: keys of the stages that are not in the store.
+        work: how many of them can use GPUs at once; None for no limit.
 
     Raises:
-        ResourceError: it can never carry one training of this runtime.
+        ResourceError: the cluster can never run one training of this runtime.
     """
     growth = cluster_growth()
     nodes = with_gpu_type(growth.nodes, context.runtime)
@@ -193,7 +193,7 @@ def _run_missing(
 
 
 def _build_overlaps(plan: Plan, context: Context) -> None:
-    """Seconds, in a worker: one of this job has imported by now what it takes, torch among it, which the driver never needs."""
+    """Takes seconds; runs in a worker, where torch is already imported, which the driver does not need."""
     overlaps = overlaps_of(plan)
     finished = context.store.get_all(topological(overlaps))
     if all(overlap.key in finished or not all(needed.key in finished for needed in overlap.inputs) for overlap in overlaps):
@@ -205,14 +205,14 @@ def _build_overlaps(plan: Plan, context: Context) -> None:
 
 
 def _overlaps_there(plan: Plan, context: Context) -> None:
-    from sentdist.stages.overlaps import build_overlaps
+    from sentdist.stages.text_stages import build_overlaps
 
     build_overlaps(plan, context)
 
 
 @contextmanager
 def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator[None]:
-    """End the sweep's run, whichever way the sweep ends."""
+    """End the sweep's tracking run, however the sweep ends."""
     try:
         yield
     except BaseException:
@@ -222,7 +222,7 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
 
 
 def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_memory: float = math.inf) -> tuple[float, float]:
-    """Bytes on the host and on its GPU that a worker of the largest training takes that is still to be done. gpu_memory: of that GPU."""
+    """Bytes of host and GPU memory of a worker of the largest training that is left. gpu_memory: bytes of the GPU."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
     widths = embedding_widths(trainings, context)
@@ -249,3 +249,19 @@ def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) ->
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {allocation.devices}; store {allocation.context.store.shown}"
+
+
+def run_on_cluster(
+    plan: Plan, context: Context, *, tracking: str | None = None, print_line: PrintLine = print, show: Show | None = None
+) -> SweepSummary:
+    """Build the missing stages of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
+
+    Args:
+        tracking: address of an MLflow server; None if the records in the store are the only log.
+        show: see `run_sweep`.
+
+    Raises:
+        SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
+    """
+    connect_to_drive()
+    return run_sweep(plan, context, tracker=make_tracker(tracking, context.store), print_line=print_line, show=show)

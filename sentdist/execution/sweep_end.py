@@ -1,4 +1,4 @@
-"""What a sweep came to: how its trials ended, and what of their stages was built."""
+"""Summarize a sweep: how its trials ended, and how many stages were found and built."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from sentdist.addresses import without_secrets
 from sentdist.errors import SweepStopped, counted, named
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
+from sentdist.text import without_secrets
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome:
-    """How a trial ended; `error` as it was raised where it happened, None if the trial has scores."""
+    """How a trial ended; `error` is None if it has scores."""
 
     key: str
     name: str
@@ -24,29 +24,25 @@ class TrialOutcome:
 
     @property
     def message(self) -> str:
-        """Kind and text of the error."""
+        """Type and text of the error."""
         return "" if self.error is None else named(self.error)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSummary:
-    """What a submission came to. Counts are by kind of stage.
-
-    mentioned: stages that the trials need, one by one.
-    found: were in the store before. built: came into it meanwhile. failures: trials without scores, with what went wrong.
-    """
+    """Summary of a sweep. Counts are by kind of stage."""
 
     name: str
     num_trials: int
-    mentioned: Counter[str]
-    found: Counter[str]
-    built: Counter[str]
-    failures: tuple[TrialOutcome, ...]
+    mentioned: Counter[str]  # stages that the trials need, counted for each trial
+    found: Counter[str]  # stages that the store already contained
+    built: Counter[str]  # stages added meanwhile
+    failures: tuple[TrialOutcome, ...]  # trials without scores
     seconds: float
 
     @property
     def lines(self) -> list[str]:
-        """What is printed: counts, then one line for each cause of failures."""
+        """Lines to print: counts, then one line for each cause of failures."""
         kinds = [kind for kind in STAGES if self.mentioned[kind]]
         counts = [f"{kind} {self.mentioned[kind]} mentioned, {self.found[kind]} found, {self.built[kind]} built" for kind in kinds]
         done = self.num_trials - len(self.failures)
@@ -68,17 +64,17 @@ class SweepSummary:
 
     @property
     def was_stopped(self) -> bool:
-        """Whether somebody ended the sweep before it had all scores."""
+        """True if the sweep was stopped before it had all scores."""
         return any(isinstance(failure.error, SweepStopped) for failure in self.failures)
 
     @property
     def is_reportable(self) -> bool:
-        """Whether nobody stopped it, and a trial has scores."""
+        """True if the sweep was not stopped and a trial has scores."""
         return not self.was_stopped and len(self.failures) < self.num_trials
 
     @classmethod
     def of(cls, plan: Plan, store: ArtifactStore, before: Set[str], outcomes: Mapping[str, TrialOutcome], seconds: float) -> SweepSummary:
-        """before: keys of the stages that the store had when it began. outcomes: how trials ended, by key."""
+        """Return the summary. before: keys of the stages in the store at the start. outcomes: how trials ended, by key."""
         built = store.get_all(stage for stage in plan.stages if stage.key not in before)
         kinds = {stage.key: stage.kind for stage in plan.stages}
         mentioned: Counter[str] = Counter()
@@ -100,5 +96,5 @@ def _count(stages: Iterable[Stage], keys: Set[str]) -> Counter[str]:
 
 
 def overlaps_not_counted(error: BaseException) -> str:
-    """What is printed where training data could not be compared with tests: trials and their scores do not need it."""
+    """Return the line for a failed comparison of training data with tests, which trials and scores do not need."""
     return f"Test items in training data could not be counted: {without_secrets(str(error))}"

@@ -1,31 +1,177 @@
-"""The trials of a sweep in Ray Tune: which run at once, what each says, which failed."""
+"""Run the trials of a sweep or search in Ray Tune, print how each ended, and collect errors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import logging
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import ray
 from ray import tune
 from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError
+from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.event_sink import Body
-from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.board.submissions import Body, Submission, stopped
+from sentdist.execution.cluster.connection import cause_of
 from sentdist.execution.sweep_end import TrialOutcome
-from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Trial
-from sentdist.print_line import PrintLine
+from sentdist.store.local_storage import scratch_folder
+from sentdist.store.store import ArtifactStore
+from sentdist.text import PrintLine, without_secrets
+
+
+class TrialProcesses(tune.Callback):
+    """Knows the processes of the started trials, to end them.
+
+    Tune does so when it is done, or after an Exception, but not when SIGTERM or Ctrl-C ends the driver (SystemExit, KeyboardInterrupt):
+    a trial would then find its board gone, open another, and build stages for no driver.
+    """
+
+    def __init__(self) -> None:
+        self._actors: set[ray.actor.ActorHandle] = set()
+
+    def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
+        self._actors.add(trial.temporary_state.ray_actor)  # kept here: between two trials Tune's actor belongs to none
+
+    @contextmanager
+    def ended_on_leaving(self) -> Iterator[None]:
+        """End the trials' processes when Tune's run ends for any reason."""
+        try:
+            yield
+        finally:
+            for actor in self._actors:
+                ray.kill(actor)  # no effect on an ended one
+
+
+log = logging.getLogger(__name__)
+
+# A process that waits reserves no CPU, or trials would starve the work they wait for: two workers of one CPU each do not fit on two CPUs
+# if a trial holds 0.01. Tune refuses a trial that reserves nothing at all, so it reserves a little memory.
+TRIAL_RESOURCES = {"memory": float(2**20)}
+
+STOPPED = "sweep_stopped"  # reported by a trial when the sweep was stopped
+FAILURE = "failure"  # reported by a trial when a stage failed: the error, pickled
+TUNE = "tune"  # folder of the store with Tune's files of each sweep and search
+LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another can go on
+
+
+def run_in_tune(
+    name: str,
+    store: ArtifactStore,
+    trial: Callable[..., None],
+    shared: Mapping[str, Any],
+    config: tune.TuneConfig,
+    *,
+    stop: tune.Stopper,
+    callbacks: Sequence[tune.Callback] = (),
+) -> None:
+    """Run trials until the searcher of `config` has no more. Tune's files are written to this machine's scratch disk, then to the store.
+
+    Args:
+        trial: called with its config and, by name, with `shared`.
+
+    Raises:
+        ResourceError: Tune itself failed, for example for lack of disk space.
+    """
+    _quieten()
+    scratch, processes = Path(tempfile.gettempdir()), TrialProcesses()
+    try:
+        with scratch_folder(scratch, "tune") as folder, processes.ended_on_leaving():
+            tune.Tuner(
+                tune.with_resources(tune.with_parameters(trial, **shared), TRIAL_RESOURCES),
+                tune_config=config,
+                run_config=tune.RunConfig(
+                    name=name,
+                    storage_path=str(folder),
+                    verbose=0,
+                    callbacks=[*callbacks, processes],
+                    stop=stop,
+                    failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
+                ),
+            ).fit()
+            _keep(store, folder / name, name)
+    except (OSError, tune.TuneError, EOFError) as error:
+        raise ResourceError(
+            where=str(scratch),
+            found=f"{type(error).__name__}: {' '.join(str(error).split())[:200]}",
+            expected="a scratch folder in which Ray Tune can write its files",
+            remedy="Free space there, or set another folder with TMPDIR. What is finished is kept; submit again.",
+        ) from error
+
+
+@contextmanager
+def report_end(board: BoardClient) -> Iterator[None]:
+    """Report a stop or a failure of a trial from its actor, then leave the board."""
+    try:
+        yield
+    except SweepStopped:
+        tune.report({STOPPED: True})
+    except Exception as error:
+        tune.report({FAILURE: _packed(cause_of(error))})  # in memory: Tune writes only the text of a raised error, to a file
+        raise
+    finally:
+        board.unregister()
+
+
+def take_failure(trial: Any, result: Mapping[str, Any]) -> BaseException | None:
+    """Return the error that a trial reported, or None; after an error Tune does not try the trial again."""
+    if FAILURE not in result:
+        return None
+    trial.max_failures = 0  # the error that it raises next is not a lost process
+    error: BaseException = pickle.loads(base64.b64decode(result[FAILURE]))
+    return error
+
+
+def lost_too_often(trial: str) -> ResourceError:
+    """Return the error of a trial whose process is not started again."""
+    return ResourceError(
+        where=trial,
+        found=f"that its process was lost {LOST_ACTORS + 1} times",
+        expected="nodes that stay",
+        remedy="Check the nodes with `ray status`. What is finished is kept; submit again.",
+    )
+
+
+def _packed(error: BaseException) -> str:
+    """An error as a value that a trial can report: it reaches the driver in memory, even if the disk for Tune's files is full."""
+    try:
+        return base64.b64encode(pickle.dumps(error)).decode()
+    except Exception:  # it cannot be pickled
+        return base64.b64encode(pickle.dumps(RuntimeError(named(error)))).decode()
+
+
+def _quieten() -> None:
+    """Silence Tune, which prints its files and stack traces of failed trials: here the driver prints, and the summary has the errors."""
+    os.environ["TUNE_DISABLE_AUTO_CALLBACK_LOGGERS"] = "1"
+    os.environ["TUNE_PRINT_ALL_TRIAL_ERRORS"] = "0"
+    os.environ["RAY_AIR_NEW_OUTPUT"] = "0"
+    os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # it would end the sweep as if nothing had happened
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
+
+
+def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
+    """Copy Tune's files to `tune/NAME` in the store, for `tune.Tuner.restore` and `ResultGrid`. A failure is only logged."""
+    try:
+        store.files.write_folder(folder, f"{TUNE}/{name}")
+    except (OSError, StoreError) as error:
+        log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, without_secrets(str(error)))
 
 
 def run_trials(
     trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: PrintLine
 ) -> dict[str, TrialOutcome]:
-    """Run trials in Tune, first come first served, `at_once` at a time; how each ended, by key.
+    """Run trials in Tune in their order, `at_once` at a time; return how each ended, by key.
 
-    Tune gives concurrency and the place for a scheduler. The truth is the store: nothing is read back from Tune's own files,
-    and without room for them the trials that have scores still count.
+    Tune gives concurrency and a place for a scheduler. Results are read from the store only: without room for Tune's files the trials
+    that have scores still count.
     """
     by_key = {trial.key: trial for trial in trials}
     lines = _TrialLines(by_key, print_line)
@@ -48,7 +194,7 @@ def run_trials(
 
 
 def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Submission, body: Body) -> None:
-    """One trial, in an actor that only waits: its stages are built where the board puts them; its dev scores reach Tune as they come."""
+    """One trial, in an actor that only waits: the board decides where its stages are built; its dev scores are reported to Tune."""
     trial = trials[config["trial"]]
     board = BoardClient(submission, body)
     train = trial.scores.encoder
@@ -74,16 +220,16 @@ class _Listed(Searcher):
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: what is finished is in the store."""
+        """Do nothing: finished stages are in the store."""
 
 
 def config_of(trial: Trial) -> dict[str, Any]:
-    """A trial's values as Tune has them."""
+    """Return a trial's values as Tune's config."""
     return {"trial": trial.key, "method": trial.method, "seed": trial.seed, "fold": trial.fold, **dict(trial.params)}
 
 
 class _UntilStopped(tune.Stopper):
-    """Ends Tune's run with the first trial that says that the sweep was stopped; the others would only say the same, one by one."""
+    """Ends Tune's run with the first trial that reports a stopped sweep; the others would report the same, one by one."""
 
     def __init__(self) -> None:
         self._is_stopped = False
@@ -97,10 +243,7 @@ class _UntilStopped(tune.Stopper):
 
 
 class _TrialLines(tune.Callback):
-    """Says how a trial ended, in place of Tune's table, and keeps the errors.
-
-    errors: by key, as they were raised where it happened; of trials whose actor was lost again and again, what Tune says of it.
-    """
+    """Prints how each trial ended, in place of Tune's table, and keeps the errors by key."""
 
     def __init__(self, trials: dict[str, Trial], print_line: PrintLine) -> None:
         self._trials = trials

@@ -1,4 +1,4 @@
-"""Trainings on a person's own file until a deadline: a first one with default settings, a search on dev, more seeds of what dev chose."""
+"""Train on a user file until a deadline: first with default settings, then a search on dev, then more seeds of the chosen settings."""
 
 from __future__ import annotations
 
@@ -7,39 +7,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import SentdistError
-from sentdist.execution.build_recipe import searched
-from sentdist.execution.progress import Show, SweepProgress
+from sentdist.execution.build_recipe import Backend, searched
+from sentdist.execution.plan_facts import Show, SweepProgress
 from sentdist.execution.searching.budgets import steady_clock
 from sentdist.execution.searching.conductor import ALL_TRIED
 from sentdist.execution.sweep_end import SweepSummary
-from sentdist.execution.workplaces import Workplace
-from sentdist.plan.measures import SATURATED
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
+from sentdist.plan.task_kinds import SATURATED
 from sentdist.plan.tune_recipe import search_values, training_values
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
-from sentdist.stages.planning.own_request import OwnRequest
-from sentdist.stages.planning.planned import planned_recipe, planned_search
+from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
 from sentdist.store.searches import SearchRecord
+from sentdist.text import PrintLine
 
-SEEDS = 6  # of what dev chose: their average is handed over
-MOST_SEEDS = 32  # where there is time left and nothing else to try
+SEEDS = 6  # of the chosen settings; the result is their average
+MOST_SEEDS = 32  # if time is left and nothing else to try
 FOR_SEARCH = 0.5  # of the time, at least
 FOR_FIRST = 0.35  # of the time, at most: a first training that would take more gets fewer rows
-JUDGED_AFTER_S = 10.0  # of a first training: its start is slow
-ENOUGH = 0.05  # of the time, to begin something with it
+JUDGED_AFTER_S = 10.0  # seconds of a first training before its speed is judged: its start is slow
+ENOUGH = 0.05  # of the time: less is not worth another search
 FOR_REPORT, REPORT_S = 0.02, 5.0  # of the time, and seconds, for report and card
 
 
-class _OutOfTime(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
-    """The deadline has come within a training."""
+class _OutOfTime(BaseException):  # not an Exception, which would count as a failure of a trial
+    """The deadline was reached during a training."""
 
 
 class _TooSlow(BaseException):
-    """A first training would take more than its part of the time. share: of its rows for which there is time."""
+    """A first training would take more than its part of the time. share: fraction of its rows for which there is time."""
 
     def __init__(self, share: float) -> None:
         self.share = share
@@ -47,7 +45,7 @@ class _TooSlow(BaseException):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A method with values of the search's space; the default ones where there are none."""
+    """A method with values of the search's space; without values, its default settings."""
 
     method: str
     suggestion: Mapping[str, Json] = field(default_factory=dict)
@@ -55,7 +53,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """Finished trainings of one method on all rows but those for test, and the untouched encoders, all scored on test."""
+    """Finished trainings of one method on all rows except test rows, and the untouched encoders, all scored on test."""
 
     settings: Settings
     plan: Plan
@@ -64,21 +62,24 @@ class Trained:
     summary: SweepSummary
 
     def untouched(self, method: str) -> Trial:
-        """The untouched encoder of that name, which a recipe calls a method."""
+        """Return the trial of the untouched encoder of that name (a method of the recipe)."""
         return next(trial for trial in self.plan.trials if trial.method == method)
 
 
 class Tuning:
-    """The trainings for a request, with what is finished of them at any moment.
+    """The trainings for a request. `best` is the best finished result at any moment.
 
-    budget_s: seconds from `began` until all is to be handed over; None: only the first training. data: the data root.
-    clock: seconds since 1970; None: `steady_clock()`. best: what there is to hand over.
+    Args:
+        data: data root.
+        budget_s: seconds from `began` until the deadline; None for the first training only.
+        began: start, by `clock`; None for now.
+        clock: returns seconds since 1970; None for `steady_clock()`.
     """
 
     def __init__(
         self,
         request: OwnRequest,
-        workplace: Workplace,
+        workplace: Backend,
         *,
         store: str,
         data: Path | None,
@@ -102,13 +103,17 @@ class Tuning:
 
     @property
     def left(self) -> float:
-        """Seconds until the deadline, less what report and card take."""
+        """Seconds until the deadline, less the time for scores, report and card."""
         if self._budget is None:
             return float("inf")
         return self._began + (1 - FOR_REPORT) * self._budget - REPORT_S - self._scoring_s - self._clock()
 
     def check(self) -> None:
-        """Raise a SentdistError for a mistake in the request; nothing is built."""
+        """Check the request without building anything.
+
+        Raises:
+            SentdistError: a mistake in the request.
+        """
         self._plan(Settings(method=self._request.asked.default_method), [0])
         if self._budget is not None:
             self._planned_search()
@@ -117,7 +122,7 @@ class Tuning:
         """Train until the time is up or nothing is left to try.
 
         Raises:
-            SentdistError: the first training cannot be done.
+            SentdistError: the first training failed.
         """
         default = self._first()
         if self._budget is None:
@@ -128,18 +133,18 @@ class Tuning:
             self._more_seeds(chosen)
         except _OutOfTime:
             self._print("The time is up: what is unfinished is kept for the next call.")
-        except SentdistError as error:  # the first training is there to hand over
-            self._print(f"FAILED  {error} What was finished before is handed over.")
+        except SentdistError as error:  # the first training is a result
+            self._print(f"FAILED  {error} What was finished before is the result.")
 
     def finished(self) -> Trained | None:
-        """`best`, noted in the store as the sweep that reports read."""
+        """Return `best`, recorded in the store as the sweep that reports read."""
         if self.best is not None:
             seeds = [trial.seed or 0 for trial in self.best.trials]
             self.best = self._trained(self.best.settings, seeds, print_line=lambda line: None)
         return self.best
 
     def _first(self) -> Settings:
-        """Train with the default settings, which these are; on fewer rows where all would take too much of the time."""
+        """Train with the default settings and return them; use fewer rows if all would take too much of the time."""
         settings = Settings(method=self._request.asked.default_method)
 
         def judge(progress: SweepProgress) -> None:
@@ -166,7 +171,7 @@ class Tuning:
         return planned_search(recipe, store=self._store, data=self._data, resolver=self._request.resolver)
 
     def _search(self, default: Settings) -> Settings:
-        """What dev chose in the time that more seeds of it leave. Where they take less than those of what was chosen before, it goes on."""
+        """Search in the time that more seeds leave; search on if the seeds of newly chosen settings take less time."""
         assert self._budget is not None
         chosen, least = default, 0.0
         while (seconds := self._time_to_search(chosen)) > least:
@@ -183,14 +188,14 @@ class Tuning:
         return found
 
     def _time_to_search(self, chosen: Settings) -> float:
-        """Seconds that more seeds of what is chosen leave: a whole number of them, so that they end with the time."""
+        """Seconds left beside a whole number of seeds of the chosen settings, so that these end with the time."""
         assert self._budget is not None
         each, left = self._seconds_of(chosen), self.left
         for_seeds = min(left, (1 - FOR_SEARCH) * self._budget, SEEDS * each)
         return left - max(1, int(for_seeds / each)) * each
 
     def _chosen(self, default: Settings, search: SearchRecord) -> Settings:
-        """The settings with the best dev score at the end of a training; the default ones unless others are better beyond noise."""
+        """The settings with the best final dev score; the default ones unless others are better beyond noise."""
         own = self._planned_search()[0].own_values
         devs: dict[str, tuple[float, Settings]] = {}
         for trial in search.trials:
@@ -211,8 +216,7 @@ class Tuning:
         return default
 
     def _more_seeds(self, chosen: Settings) -> None:
-        """Train what is chosen with one seed more at a time, on a cluster with several, until the next would end too late. What is left
-        then goes into the search, for the next call."""
+        """Train the chosen settings with ever more seeds until the next would end too late; use the rest of the time for the search."""
         assert self.best is not None
         seeds, at_once = len(self.best.trials) if self.best.settings == chosen else 0, 1
         most = MOST_SEEDS if self._request.asked.trials is None else SEEDS
@@ -232,7 +236,7 @@ class Tuning:
             self._end(_OutOfTime())
 
     def _seconds_of(self, settings: Settings) -> float:
-        """Seconds of one seed: as measured, else by the rows that it reads against those of the first training."""
+        """Seconds of one seed: measured, or else scaled from the first training by the number of sentences."""
         if (known := self._seconds.get(str(settings))) is not None:
             return known
         assert self.best is not None
@@ -242,7 +246,7 @@ class Tuning:
 
     @property
     def _scoring_s(self) -> float:
-        """Seconds that scores of the encoder that is handed over will take, as those of an untouched one did."""
+        """Seconds for the scores of the final encoder, as measured for an untouched one."""
         if self.best is None or len(self.best.trials) < 2:
             return 0.0
         untouched = next(trial for trial in self.best.plan.trials if trial.seed is None)
@@ -252,7 +256,7 @@ class Tuning:
     def _trained(
         self, settings: Settings, seeds: Sequence[int], *, print_line: PrintLine | None = None, show: Show | None = None
     ) -> Trained:
-        """Train with these seeds whatever the store lacks. The first error is raised where no training is finished."""
+        """Train with these seeds what the store lacks. Raise the first error if no training is finished."""
         plan, context = self._plan(settings, seeds)
         self._ended_by = None
         summary = self._workplace.build(plan, context, print_line=print_line or self._print, show=show)

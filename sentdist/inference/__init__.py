@@ -1,1 +1,1 @@
-"""Finished encoders in use: files of sentences embedded, pairs compared, corpora searched, folders for others."""
+"""Use finished encoders: encode files, score pairs, search corpora, evaluate, export."""

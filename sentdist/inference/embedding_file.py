@@ -1,4 +1,4 @@
-"""Embeddings in a file: written as they come, whole or absent, and read without loading them."""
+"""Files of embeddings: streaming, atomic writes; memory-mapped reads; facts about the encoder that made them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,27 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.durable import whole_file
 from sentdist.errors import LONGEST_VALUE, DataError, brief, one_line
+from sentdist.files import read_array, read_json_object, whole_file
 from sentdist.plan.stage import Json
-from sentdist.reading import read_array, read_json_object
 
 DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")
 EXPECTED = "a .npy file with one (sentences, width) array of floats"
 MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
-TEXTS = "texts_blake2b"  # among the facts: `TextsDigest` of what was encoded
-PROMPT = "prompt"  # among the facts: what stood before each sentence; "": nothing
+TEXTS = "texts_blake2b"  # key of the facts: `TextsDigest` of the sentences
+PROMPT = "prompt"  # key of the facts: the prompt before each sentence; "": none
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
 
 
 class TextsDigest:
-    """A digest of sentences in their order, in whatever parts they come: BLAKE2b, 128 bits."""
+    """A digest (BLAKE2b, 128 bits) of sentences in order, independent of batches."""
 
     def __init__(self) -> None:
         self._hash = hashlib.blake2b(digest_size=16)
 
     def add(self, sentences: Sequence[str]) -> None:
-        """The next ones."""
+        """Add the next sentences."""
         self._hash.update("".join(f"{sentence}\0" for sentence in sentences).encode())
 
     @property
@@ -45,20 +44,19 @@ class TextsDigest:
 
 
 class EmbeddingWriter(Protocol):
-    """Takes embeddings in the order of their sentences."""
+    """Writes embeddings in the order of their sentences."""
 
     def write(self, embeddings_SD: np.ndarray, ids: list[str] | None) -> None: ...
 
 
 @contextmanager
 def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
-    """Write OUT.npy, an (S, D) array, or OUT.parquet with a column `embedding`, and `id` if asked for.
+    """Write OUT.npy, an (S, D) array, or OUT.parquet with the column `embedding` and optionally `id`.
 
-    What has the name is whole: see `whole_file`. `facts` lie beside a .npy in OUT.npy.json, also those that come while it is written,
-    and inside a Parquet file.
+    Writes are atomic, see `whole_file`. The facts go into OUT.npy.json, which includes those added while writing, or into the Parquet file.
 
     Raises:
-        DataError: numbers that float16 cannot hold.
+        DataError: numbers that float16 cannot represent.
     """
     with whole_file(path, synced=True) as part:
         with part.open("wb") as file:
@@ -69,17 +67,17 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
                 writer = _ParquetWriter(file, width, np.dtype(dtype), facts, with_ids=with_ids)
             with closing(writer):
                 yield writer
-        _facts_file(path).unlink(missing_ok=True)  # old embeddings beside new facts would pass for those of another encoder
+        _facts_file(path).unlink(missing_ok=True)  # else old facts may lie beside new embeddings
     if path.suffix == ".npy":
         with whole_file(_facts_file(path)) as part:
             part.write_text(json.dumps(facts, indent=1) + "\n")
 
 
 def open_embeddings(path: Path) -> np.ndarray:
-    """Map an (S, D) array of floats into memory, read-only.
+    """Return a read-only memory map of an (S, D) array of floats.
 
     Raises:
-        DataError: no such file, not a .npy of that shape and kind.
+        DataError: no such file, or not a .npy of that shape and type.
     """
     if path.is_file() and path.suffix != ".npy":
         raise DataError(where=str(path), found=f"suffix {path.suffix or '(none)'}", expected=EXPECTED, remedy=MAKE)
@@ -90,38 +88,35 @@ def open_embeddings(path: Path) -> np.ndarray:
 
 
 def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: dict[str, Json]) -> None:
-    """DataError for embeddings that another encoder gave: those of another width, or whose facts differ where they are there; and for
-    those of another prompt, of which files that do not name one have none.
+    """Raise DataError if embeddings were made by another encoder or with another prompt.
 
-    Precision and normalization may differ: cosines are the same but for rounding.
+    Compares the width, the facts in the file (those missing are not compared) and the prompt (none if missing). Precision and
+    normalization may differ: cosines are equal up to rounding.
     """
     if embeddings_SD.shape[1] != width:
         raise DataError(
-            where=str(path),
-            found=f"embeddings of width {embeddings_SD.shape[1]}",
-            expected=f"width {width}, as the encoder gives",
+            where=str(path), found=f"embeddings of width {embeddings_SD.shape[1]}", expected=f"width {width}, as the encoder gives",
             remedy="Name the encoder that made them, or encode the corpus again.",
-        )
+        )  # fmt: skip
     made_with = facts_of(path)
     for name in ("encoder", "tokenizer_and_modules", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
-                where=str(path),
-                found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
-                expected=f"{name} {facts[name]}, as the queries have",
+                where=str(path), found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
+                expected=f"{name} {facts[name]}, as for the queries",
                 remedy="Use the same encoder in the same way, or encode the corpus again.",
-            )
+            )  # fmt: skip
     made, asked = (str(of.get(PROMPT, "")) for of in (made_with, facts))
     if made != asked:
-        found, take = f"embeddings made with {_prompt(made)}", "Take them as they are"
+        found, use = f"embeddings made with {_prompt(made)}", "Use them as they are"
         if PROMPT not in made_with:
             record = f"whose record {path.name}.json names no prompt" if made_with else f"without a record {path.name}.json of their prompt"
-            found, take = f"embeddings {record}, which counts as none", f"{take}, whatever prompt they were made with"
+            found, use = f"embeddings {record}, which counts as none", f"{use}, with any prompt"
         raise DataError(
             where=str(path),
             found=found,
             expected=f"{_prompt(asked)} before documents",
-            remedy=f"{take}: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
+            remedy=f"{use}: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
             f"sentdist encode … --prompt {shlex.quote(asked)}",
         )
 
@@ -131,14 +126,14 @@ def _prompt(text: str) -> str:
 
 
 def facts_of(path: Path) -> dict[str, object]:
-    """How the embeddings of a .npy were made; nothing where that does not lie beside it."""
+    """Return the facts beside a .npy file; empty if there are none."""
     if not os.path.lexists(_facts_file(path)):
         return {}
     return read_json_object(_facts_file(path), expected="how the embeddings were made", remedy=MAKE)
 
 
 class _NpyWriter:
-    """Rows behind a header that leaves room for their number."""
+    """Rows after a header with room for their number."""
 
     def __init__(self, file: IO[bytes], width: int, dtype: np.dtype) -> None:
         self._file, self._width, self._dtype = file, width, dtype
@@ -186,11 +181,9 @@ def _as(embeddings_SD: np.ndarray, dtype: np.dtype, first_row: int) -> np.ndarra
     if dtype == np.float16 and not np.isfinite(cast).all():
         row = first_row + int(np.argmin(np.isfinite(cast).all(axis=1)))
         raise DataError(
-            where=f"embedding {row}",
-            found="numbers above 65504",
-            expected="what float16 can hold",
-            remedy="Say --dtype float32 or --normalize.",
-        )
+            where=f"embedding {row}", found="numbers above 65504", expected="numbers that float16 can represent",
+            remedy="Use --dtype float32 or --normalize.",
+        )  # fmt: skip
     return cast
 
 

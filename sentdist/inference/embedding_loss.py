@@ -1,4 +1,4 @@
-"""An objective of a recipe on embeddings that somebody else's encoder made."""
+"""Objectives as torch modules for embeddings of any encoder."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError, typed
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective_spec import Labels, LossInputs, needs_more
 from sentdist.objectives.regression import ON_GRID
-from sentdist.plan.compatibility import check_fit, check_values, settled
+from sentdist.plan.checks import check_fit, check_values, settled
 from sentdist.plan.objectives import AnyObjective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
-from sentdist.stages.make_objective import make_objective
+from sentdist.stages.train_setup import make_objective
 
 
 class EmbeddingLoss(nn.Module):
-    """A loss that is called with embeddings, column by column; what it learns, a head or relations, are its parameters.
+    """A loss of embeddings, given column by column; a head or relation vectors are its parameters.
 
-    Under torch.distributed each rank gives its own rows, as many as every other: candidates are those of all ranks, with their gradient,
-    and the mean over ranks of values and of gradients is that of one process with all rows.
+    Under torch.distributed all ranks give equally many rows. Candidates come from all ranks, with their gradient, and the means over ranks
+    of values and of gradients are those of one process with all rows.
     """
 
     def __init__(self, objective: AnyObjective, *, width: int | None, relations: Sequence[str]) -> None:
@@ -36,7 +36,7 @@ class EmbeddingLoss(nn.Module):
         if any(term.needs.relations for term in terms_of(objective)) != bool(relations):
             raise RecipeError(
                 where=f"{self._where}: relations", found=f"{len(self._relations)} names",
-                expected="names of relations, for an objective that has vectors of them, and for no other", remedy="Correct relations.",
+                expected="names of relations for an objective with relation vectors, else none", remedy="Correct relations.",
             )  # fmt: skip
         check_values(objective, rows, where=self._where)
         self._objective = settled(objective, rows, phi=None)
@@ -50,12 +50,14 @@ class EmbeddingLoss(nn.Module):
         relations: Tensor | None = None,
         augmented: Sequence[Tensor] | None = None,
     ) -> Tensor:
-        """The loss, a scalar: units and reduction are those of the objective (nats, or squared labels; mean over the B rows of this rank).
+        """Return the scalar loss in the objective's units (nats, or squared labels), the mean over the B rows of this rank.
 
-        columns: (B, D) each: anchors, then the positives, then the hard negatives, where there are some.
-        labels: (B,), of graded pairs; looked at in each call: keep them on the CPU.
-        relations: (B,) int64, the number of the relation between anchor and positive; on the CPU a number of no relation is refused.
-        augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
+        Args:
+            columns: (B, D) each: anchors, then the positives, then any hard negatives.
+            num_positives: columns of positives.
+            labels: (B,), of graded pairs; read in each call: keep them on the CPU.
+            relations: (B,) int64, index of the relation between anchor and positive; the range is checked on the CPU only.
+            augmented: for objectives with regulators, (N, B, D) embeddings by N frozen encoders: of the anchors, then of each positive.
 
         Raises:
             DataError: tensors of other shapes. RecipeError: columns, labels or relations that the objective lacks or cannot use.
@@ -68,7 +70,7 @@ class EmbeddingLoss(nn.Module):
             raise DataError(
                 where=self._where, found=f"{len(columns)} tensors of shapes {shapes}, {num_positives} of them positives",
                 expected="anchors, positives and perhaps hard negatives, each (B, D)",
-                remedy="Give one tensor a column; all else by its name: labels=…, relations=….",
+                remedy="Give one tensor a column, other values by name: labels=…, relations=….",
             )  # fmt: skip
         _check_labels_and_relations(labels, relations, num_rows=len(columns[0]), num_relations=len(self._relations), where=self._where)
         if not uses_hard_negatives(self._objective):
@@ -86,7 +88,7 @@ class EmbeddingLoss(nn.Module):
         rank, world_size = rank_and_world_size()
         num_rows = len(columns[0])
         batch = Batch(
-            tokens=collate([[0]] * (len(columns) * num_rows)),  # stands for the sentences, of which a loss asks only how many there are
+            tokens=collate([[0]] * (len(columns) * num_rows)),  # a placeholder: a loss reads only the number of sentences
             num_columns=len(columns),
             first_row=rank * num_rows,
             sentence_ids=np.arange(len(columns) * world_size * num_rows).reshape(len(columns), -1),
@@ -101,7 +103,7 @@ class EmbeddingLoss(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class GivenRows:
-    """What is known of the rows of embeddings, as a corpus says it of itself."""
+    """Facts about rows of embeddings, with the interface of a corpus."""
 
     num_columns: int
     num_positives: int
@@ -111,7 +113,7 @@ class GivenRows:
 
 
 def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
-    """DataError for what is no tensor, by its name."""
+    """Raise DataError for the first value that is no tensor."""
     for name, value in given.items():
         if not isinstance(value, Tensor):
             remedy = "Give torch tensors: torch.as_tensor(…)."
@@ -121,21 +123,19 @@ def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
 def _check_labels_and_relations(
     labels_B: Tensor | None, relations_B: Tensor | None, *, num_rows: int, num_relations: int, where: str
 ) -> None:
-    """DataError for others than one finite label a row and the number of one relation a row: torch would stretch another shape."""
+    """Raise DataError unless there is one finite label and one valid relation a row: torch would broadcast other shapes."""
     for name, given in {"labels": labels_B, "relations": relations_B}.items():
         if given is not None and given.shape != (num_rows,):
             raise DataError(
                 where=f"{where}: {name}", found=f"a tensor of shape {tuple(given.shape)}", expected=f"({num_rows},), one number a row",
-                remedy=f"Give {name}.flatten(), or those of these rows.",
+                remedy=f"Give {name}.flatten(), or the {name} of these rows.",
             )  # fmt: skip
     if labels_B is not None and not torch.isfinite(labels_B).all():
         row = int(torch.isfinite(labels_B).to(torch.int8).argmin())
         raise DataError(
-            where=f"{where}: labels",
-            found=f"label {labels_B[row]:g} in row {row}",
-            expected="finite numbers",
-            remedy="Leave such rows out.",
-        )
+            where=f"{where}: labels", found=f"label {labels_B[row]:g} in row {row}", expected="finite numbers",
+            remedy="Leave these rows out.",
+        )  # fmt: skip
     if relations_B is None or not num_relations:
         return
     is_whole = not relations_B.is_floating_point() and relations_B.dtype != torch.bool
@@ -144,12 +144,12 @@ def _check_labels_and_relations(
         row = int(wrong_B.to(torch.int8).argmax())
         raise DataError(
             where=f"{where}: relations", found=f"{relations_B[row]} in row {row}" if is_whole else str(relations_B.dtype),
-            expected=f"whole numbers from 0 to {num_relations - 1}", remedy="Give the place of each relation's name in `relations`.",
+            expected=f"whole numbers from 0 to {num_relations - 1}", remedy="Give the index of each relation's name in `relations`.",
         )  # fmt: skip
 
 
 def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> Tensor | None:
-    """(N, C, B, D) by N frozen encoders, as a batch has them."""
+    """(N, C, B, D) embeddings by N frozen encoders, as in a batch."""
     if not wanted and augmented is None:
         return None
     shapes = [tuple(side.shape) for side in (() if augmented is None else augmented)]
@@ -160,13 +160,13 @@ def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *,
         raise DataError(
             where=f"{where}: augmented", found="nothing" if augmented is None else f"tensors of shapes {shapes}",
             expected=f"{len(columns)} tensors of shape (N, {', '.join(map(str, columns[0].shape))})" if wanted else "nothing",
-            remedy="Give what N frozen encoders make of the anchors and of each positive." if wanted else "Leave it out.",
+            remedy="Give the embeddings by N frozen encoders of the anchors and of each positive." if wanted else "Leave it out.",
         )  # fmt: skip
     return torch.stack([side.detach() for side in augmented], dim=1)
 
 
 def _check_labels(labels_B: Tensor, known: Labels, *, where: str) -> None:
-    """DataError, naming the first row, for a label outside the range or between two steps."""
+    """Raise DataError with the first row whose label is out of range or between two steps."""
     values_B = labels_B.detach().flatten().to("cpu", torch.float64)
     step = known.spacing or known.top
     fits_B = (values_B >= -ON_GRID * step) & (values_B <= known.top + ON_GRID * step)
@@ -182,16 +182,15 @@ def _check_labels(labels_B: Tensor, known: Labels, *, where: str) -> None:
 
 
 def _labels_of(objective: AnyObjective, where: str) -> Labels | None:
-    """The labels that a term says it was made for; None where the terms take any, or none."""
+    """The labels that a term declares; None if the terms take any or none."""
     for term in terms_of(objective):
         if has_field(term, "label_range"):
             found = value_of(term, "label_range")
             if found is None or found[0] != 0:
                 raise RecipeError(
-                    where=f"{where}: label_range",
-                    found="nothing" if found is None else f"{found[0]:g} to {found[1]:g}",
-                    expected="[0, the highest label], for there is no corpus to take it from",
+                    where=f"{where}: label_range", found="nothing" if found is None else f"{found[0]:g} to {found[1]:g}",
+                    expected="[0, the highest label], since there is no corpus to read it from",
                     remedy="Shift the labels so that they begin at 0.",
-                )
+                )  # fmt: skip
             return Labels(top=found[1], spacing=value_of(term, "spacing"))
     return None

@@ -1,29 +1,33 @@
-"""An encoder as a folder for others: as sentence-transformers load it, or as an ONNX graph with its tokenizer."""
+"""Write encoders as folders for sentence-transformers, or as ONNX graphs with their tokenizer."""
 
 from __future__ import annotations
 
 import shutil
 from pathlib import Path
 
-from sentdist.inference.outputs import whole_folder
+from sentdist.inference.export import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard, language_of
 from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.learning.encoder.write_folder import EncoderCard, language_of
 from sentdist.plan.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
 
 def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
-    """Write a folder for `SentenceTransformer(to)`, with its model card and, where the encoder has them, its relations.
+    """Write a folder for `SentenceTransformer(to)`, with a model card and the encoder's relations, if any.
 
-    A folder of that kind is copied, in the layout that old versions read, too. A plain checkpoint, or one that is used with another
-    pooling, gets that pooling and keeps its prompts. Where a Normalize module is, sentence-transformers give embeddings of length 1, in
-    the directions of ours. A length that the use names becomes the folder's own.
-    card: the text of its README.md; None: the one that the folder has, or for a plain checkpoint one that says what it is.
+    A folder of that kind is copied, in a layout that old versions read, too. A plain checkpoint, or one used with another pooling, gets
+    that pooling and keeps its prompts. With a Normalize module, sentence-transformers returns our embeddings scaled to length 1. A length
+    in `use` becomes the folder's.
+
+    Args:
+        use: the encoder.
+        to: a new folder.
+        card: text of its README.md; None: the folder's card, or for a plain checkpoint a new one.
 
     Raises:
-        EncoderError: no such checkpoint. DataError: the folder is there already.
+        EncoderError: no such checkpoint. DataError: the folder exists.
     """
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
     with whole_folder(to) as part:
@@ -31,7 +35,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
         else:
             encoder = LoadedEncoder.load(use).encoder
-            name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # where it lies here is nothing for a card
+            name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # no local paths in a card
             of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
             encoder.to("cpu").save(part, card=of_base)
         keep_prompts(folder, part, checkpoint=use.checkpoint)
@@ -41,10 +45,10 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
 
 
 def export_graph(use: EncoderUse, to: Path) -> float:
-    """Write a folder with model.onnx and the tokenizer; returns the largest relative difference of its embeddings, as `export_onnx`.
+    """Write a folder with model.onnx and the tokenizer; return the largest relative difference of its embeddings, see `export_onnx`.
 
     Raises:
-        EncoderError: as `export_onnx`. DataError: the folder is there already.
+        EncoderError: as `export_onnx`. DataError: the folder exists.
     """
     from sentdist.learning.encoder.onnx import export_onnx
 

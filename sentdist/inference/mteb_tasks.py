@@ -1,4 +1,4 @@
-"""Tasks of mteb (Muennighoff et al. 2023, arXiv 2210.07316), run by mteb on our encoders, their results in mteb's own files."""
+"""Run tasks of mteb (Muennighoff et al. 2023, arXiv 2210.07316) on our encoders, with results in mteb's format."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sentdist.data.labels import EMPTY
+from sentdist.data.checked_rows import EMPTY
 from sentdist.errors import DataError, named
 
 if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import LoadedEncoder
 
-LOGGED_TOO = "The task '.*' is superseded by"  # mteb says it to its log and warns
+LOGGED_TOO = "The task '.*' is superseded by"  # mteb logs it and warns
 Batches = Iterable[Mapping[str, list[str]]]  # of mteb's data loader
 
 
 @dataclass(frozen=True, kw_only=True)
 class MtebScore:
-    """A task's main score × 100, the mean over its splits and subsets, as mteb takes it; None where it is NaN."""
+    """A task's main score × 100, mteb's mean over splits and subsets; None if it is NaN."""
 
     task: str
     score: float | None
 
 
 class MtebEncoder:
-    """A loaded encoder as mteb's `EncoderProtocol` wants it."""
+    """A loaded encoder with mteb's `EncoderProtocol`."""
 
     def __init__(self, loaded: LoadedEncoder) -> None:
         self._loaded = loaded
-        # The revision stands for all that embeddings depend on, so that mteb never takes results of other settings for these.
+        # The revision covers all settings that embeddings depend on, so that mteb never reuses results of other settings.
         revision = hashlib.sha256(json.dumps(loaded.facts, sort_keys=True).encode()).hexdigest()[:16]
         facts = {
             "name": f"sentdist/{Path(loaded.use.checkpoint).name}", "revision": revision, "embed_dim": loaded.width,
@@ -46,67 +46,63 @@ class MtebEncoder:
         self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
 
     def predictions_below(self, out: Path) -> Path:
-        """Where its answers lie below a folder, as mteb names its own folders of results."""
+        """Return the folder of its predictions below `out`, named as mteb names its result folders."""
         return out / "predictions" / self.mteb_model_meta.name.replace("/", "__") / self.mteb_model_meta.revision
 
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
-        """(S, D) embeddings of all texts; each different one is embedded once.
-        options: task, split and prompt, of which ours know nothing."""
+        """Return (S, D) embeddings of all texts; equal texts are embedded once. Options (task, split, prompt) are ignored."""
         texts = [text if text.strip() else EMPTY for batch in inputs for text in batch["text"]]
         unique = list(dict.fromkeys(texts))
         row = {text: number for number, text in enumerate(unique)}
         return self._loaded.embed(unique)[[row[text] for text in texts]]
 
     def similarity(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Any:
-        """Cosines of all with all."""
+        """Return the cosines of all pairs."""
         return _mteb("similarity_functions").cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: np.ndarray, embeddings2: np.ndarray) -> Any:
-        """Cosines row by row."""
+        """Return the cosines row by row."""
         return _mteb("similarity_functions").pairwise_cos_sim(embeddings1, embeddings2)
 
 
 def mteb_tasks(names: Sequence[str]) -> list[Any]:
-    """mteb's tasks of these names (several in one with commas), those of its benchmarks, and, by MODULE:CLASS,
-    one's own on its base classes.
+    """Return mteb's tasks by name: tasks, benchmarks, or MODULE:CLASS of a user's task; commas separate several.
 
     Raises:
-        DataError: mteb is not installed, does not know a name, or a task asks for more than texts.
+        DataError: mteb is not installed, a name is unknown, or a task needs more than texts.
     """
-    _mteb()  # first of all: a module of one's own is no good without it
+    _mteb()  # first, since a user's module needs it
     found = [task for name in names for task in _tasks_of(name)]
     for task in found:
         if set(task.metadata.modalities) != {"text"}:
             raise DataError(
-                where=f"mteb task {task.metadata.name}",
-                found=", ".join(task.metadata.modalities),
-                expected="texts",
-                remedy="Choose tasks of texts: this encoder reads nothing else.",
-            )
+                where=f"mteb task {task.metadata.name}", found=", ".join(task.metadata.modalities), expected="texts",
+                remedy="Choose tasks with texts only.",
+            )  # fmt: skip
     return found
 
 
 def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> list[MtebScore]:
-    """Have mteb score an encoder; its JSON files lie below `out`/results and, with what the encoder answers to each item, below
-    `out`/predictions, one a task. What lies there already of these settings is not run again.
+    """Have mteb score an encoder; write `out`/results and, for each item, `out`/predictions, a JSON file a task.
+
+    Tasks that have results for these settings are not run again.
 
     Raises:
-        DataError: a task's data is not to be had. EncoderError: as `LoadedEncoder.embed`.
+        DataError: a task's data is unavailable. EncoderError: as `LoadedEncoder.embed`.
     """
     mteb, encoder = _mteb(), MtebEncoder(loaded)
     predictions = encoder.predictions_below(out)
     with loading_data():
         found = mteb.evaluate(
             encoder, tasks, cache=mteb.ResultCache(out), prediction_folder=predictions, co2_tracker=False, show_progress_bar=False,
-            overwrite_strategy="only-missing" if predictions.is_dir() else "always",  # results of a version that kept no predictions
+            overwrite_strategy="only-missing" if predictions.is_dir() else "always",  # older versions saved no predictions
         )  # fmt: skip
     scores = {result.task_name: 100.0 * float(result.get_score()) for result in found.task_results}
     return [MtebScore(task=name, score=None if np.isnan(score) else score) for name, score in scores.items()]
 
 
 def _tasks_of(names: str) -> list[Any]:
-    """The tasks of a name, or of several with commas. No benchmark has a task's name. Benchmarks are listed only where one may be
-    meant, because mteb makes all of their tasks for that."""
+    """The tasks of one or more names; benchmarks are listed only if needed, since mteb then makes all of their tasks."""
     parts = [part.strip() for part in names.split(",")]
     try:
         return [_named(part) for part in parts]
@@ -124,11 +120,9 @@ def _named(name: str) -> Any:
         return _mteb().get_task(name)
     except KeyError as error:
         raise DataError(
-            where="--mteb",
-            found=f'"{name}" ({str(error.args[0]).removeprefix("KeyError: ")})',
-            expected="a task or a benchmark of mteb, or MODULE:CLASS of a task of your own",
-            remedy="`mteb available-tasks` lists them.",
-        ) from None
+            where="--mteb", found=f'"{name}" ({str(error.args[0]).removeprefix("KeyError: ")})',
+            expected="a task or a benchmark of mteb, or MODULE:CLASS of your own task", remedy="`mteb available-tasks` lists them.",
+        ) from None  # fmt: skip
 
 
 def _own(name: str) -> Any:
@@ -138,44 +132,36 @@ def _own(name: str) -> Any:
         found = getattr(importlib.import_module(module), cls)
     except (ImportError, AttributeError) as error:
         raise DataError(
-            where=f"mteb task {name}",
-            found=named(error),
-            expected="a module that can be imported, with that class",
-            remedy="Correct the name, or put its folder on PYTHONPATH.",
-        ) from error
+            where=f"mteb task {name}", found=named(error), expected="a module that can be imported, with that class",
+            remedy="Correct the name, or add its folder to PYTHONPATH.",
+        ) from error  # fmt: skip
     if not (isinstance(found, type) and issubclass(found, base)):
-        raise DataError(where=f"mteb task {name}", found=repr(found), expected="a class of mteb's AbsTask", remedy="Derive it from one.")
+        raise DataError(where=f"mteb task {name}", found=repr(found), expected="a subclass of mteb's AbsTask", remedy="Derive it.")
     return found()
 
 
 def abstask(name: str) -> Any:
-    """A base class of mteb's tasks by MODULE.CLASS, as `sts.AbsTaskSTS`."""
+    """Return a base class of mteb's tasks by MODULE.CLASS, such as `sts.AbsTaskSTS`."""
     module, _, cls = name.partition(".")
     return getattr(_mteb(f"abstasks.{module}"), cls)
 
 
 @contextmanager
 def loading_data() -> Iterator[None]:
-    """While mteb loads data of its tasks.
-
-    Raises:
-        DataError: they are not to be had.
-    """
+    """Turn errors of mteb loading data into a DataError, and hide a warning that it also logs."""
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=LOGGED_TOO)
             yield
     except OSError as error:
         raise DataError(
-            where="mteb",
-            found=named(error),
-            expected="the data of its tasks, from the Hugging Face Hub or its cache",
-            remedy="Look at the connection, or at HF_HOME and HF_HUB_OFFLINE.",
-        ) from error
+            where="mteb", found=named(error), expected="the data of its tasks, from the Hugging Face Hub or its cache",
+            remedy="Check the network, HF_HOME and HF_HUB_OFFLINE.",
+        ) from error  # fmt: skip
 
 
 def _mteb(module: str | None = None) -> Any:
-    """The package, or one of its modules."""
+    """The package mteb, or one of its modules."""
     try:
         return importlib.import_module("mteb" if module is None else f"mteb.{module}")
     except ModuleNotFoundError as error:

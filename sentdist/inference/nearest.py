@@ -1,23 +1,24 @@
-"""The sentences of a corpus that are nearest to queries: the corpus is read, embedded and searched tile by tile.
+"""Exact nearest-neighbour search in a corpus, read, embedded and searched tile by tile.
 
-Without torch: workers that search a file of embeddings load no encoder.
+No torch at import: workers that search a file of embeddings load no encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.data.left_out import LeftOut
+from sentdist.data.cells import LeftOut
 from sentdist.data.texts import Texts
-from sentdist.errors import DataError
+from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import TEXTS, TextsDigest, check_made_by, facts_of, open_embeddings
-from sentdist.inference.same_encoder import SameEncoder
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
+from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
 
 if TYPE_CHECKING:
@@ -25,17 +26,58 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SameEncoder:
+    """A reference by which other processes and hosts load the same encoder."""
+
+    use: EncoderUse  # with an absolute folder, or the commit of a hub id
+    digest: str | None  # of its files; None for the hub, where the commit identifies them
+
+    @classmethod
+    def of(cls, loaded: LoadedEncoder) -> SameEncoder:
+        """Return the reference: workers run in another folder, and a hub id may name another commit there."""
+        use, folder = loaded.use, loaded.folder
+        if use.checkpoint in PACKAGED_ENCODERS:
+            return cls(use=use, digest=loaded.digest.whole)
+        if Path(use.checkpoint).expanduser() == folder:
+            return cls(use=replace(use, checkpoint=str(folder.absolute())), digest=loaded.digest.whole)
+        return cls(use=replace(use, revision=folder.name), digest=None)  # huggingface_hub: snapshots/COMMIT
+
+    def load(self, device: str | None = None) -> LoadedEncoder:
+        """Load the encoder, as `LoadedEncoder.load`.
+
+        Raises:
+            EncoderError: as there; or the files on this host differ.
+        """
+        from sentdist.inference.ready_encoder import LoadedEncoder
+
+        loaded = LoadedEncoder.load(self.use, device)
+        if self.digest is not None and loaded.digest.whole != self.digest:
+            packaged = PACKAGED_ENCODERS.get(self.use.checkpoint)
+            remedy = (
+                "Put the same folder on all hosts, or on a shared disk"
+                if packaged is None
+                else f"Install the same version of {packaged.distribution} on all hosts"
+            )
+            raise EncoderError(
+                where=f"encoder {self.use.checkpoint}",
+                found="another configuration, tokenizer or pooling, or other weights under that name on a worker's host than here",
+                expected="the same encoder on all hosts, unchanged during the run", remedy=f"{remedy}, and start again.",
+            )  # fmt: skip
+        return loaded
+
+
+@dataclass(frozen=True, kw_only=True)
 class Tile:
-    """Consecutive documents of a corpus. sentences, ids: None where nobody gave them. shown: the cells of other columns."""
+    """Consecutive documents of a corpus."""
 
     first_row: int
     num_rows: int
-    sentences: list[str] | None
+    sentences: list[str] | None  # None: not given
     ids: list[str] | None
-    shown: Mapping[str, list[str]] = field(default_factory=dict)
+    shown: Mapping[str, list[str]] = field(default_factory=dict)  # other columns
 
     def about(self, row: int) -> dict[str, Json]:
-        """What is known of the document of a row of the corpus: id, text, columns, each where it is known."""
+        """Return the id, text and other columns of a row of the corpus, as far as they are given."""
         place = row - self.first_row
         known: dict[str, Json] = {} if self.ids is None else {"id": self.ids[place]}
         if self.sentences is not None:
@@ -43,34 +85,30 @@ class Tile:
         return known | ({"columns": {name: cells[place] for name, cells in self.shown.items()}} if self.shown else {})
 
 
-ReadTile = Callable[[Tile], np.ndarray]  # gives its (r, D) embeddings
+ReadTile = Callable[[Tile], np.ndarray]  # returns its (r, D) embeddings
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedFiles:
-    """What is searched: a file of sentences, the embeddings of one, or both, row by row the same.
-
-    Raises:
-        DataError: embeddings of another encoder, when `check` is called; of another number of rows, when the end of the shorter is reached.
-    """
+    """The corpus: a file of sentences, a file of embeddings, or both with the same rows."""
 
     texts: Texts | None
     embeddings: Path | None
 
     @property
     def num_rows(self) -> int | None:
-        """Rows of the corpus; None where reading alone would tell."""
+        """Rows of the corpus; None if unknown before reading."""
         if self.embeddings is not None:
             return len(open_embeddings(self.embeddings))
         return None if self.texts is None else self.texts.num_rows
 
     def check(self, loaded: LoadedEncoder) -> None:
-        """DataError unless its embeddings are those of this encoder."""
+        """Raise DataError if its embeddings were made by another encoder."""
         if self.embeddings is not None:
             check_made_by(self.embeddings, open_embeddings(self.embeddings), width=loaded.width, facts=loaded.facts)
 
     def tiles(self, rows_per_tile: int = ROWS_PER_TILE) -> Iterator[Tile]:
-        """All documents in their order."""
+        """Yield all documents in order; DataError at the end if sentences and embeddings differ in number or order."""
         num_embedded = None if self.embeddings is None else len(open_embeddings(self.embeddings))
         if self.texts is None:
             assert num_embedded is not None, "a corpus has texts or embeddings"
@@ -91,34 +129,32 @@ class SearchedFiles:
         if num_embedded is not None and done != num_embedded:
             raise self._of_others(f"{done} sentences and {num_embedded} embeddings")
         if self.embeddings is not None and facts_of(self.embeddings).get(TEXTS, digest.hex) != digest.hex:
-            raise self._of_others("other sentences than those that were encoded, or in another order")
+            raise self._of_others("other sentences than those encoded, or in another order")
 
     def _of_others(self, found: str) -> DataError:
         assert self.texts is not None
         return DataError(
-            where=f"{self.texts.name} and {self.embeddings}",
-            found=found,
-            expected="one embedding for each sentence, in the same order",
+            where=f"{self.texts.name} and {self.embeddings}", found=found, expected="one embedding for each sentence, in the same order",
             remedy="Encode the corpus again.",
-        )
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class TileReader:
-    """How the embeddings of a tile are had, here or on a worker: from a file, or by the encoder."""
+    """Provides the embeddings of tiles, here or on a worker: from a file or by the encoder."""
 
     encoder: SameEncoder
     embeddings: Path | None
 
     def open(self, loaded: LoadedEncoder | None = None) -> ReadTile:
-        """Load what is needed, unless `loaded` is at hand."""
+        """Return a function from tiles to embeddings; loads the encoder if needed, unless `loaded` is given."""
         if self.embeddings is not None:
             mapped_SD = open_embeddings(self.embeddings)
             return lambda tile: mapped_SD[tile.first_row : tile.first_row + tile.num_rows]
         encoder = loaded or self.encoder.load()
 
         def embedded(tile: Tile) -> np.ndarray:
-            assert tile.sentences is not None, "what has no embeddings has sentences"
+            assert tile.sentences is not None, "a corpus has texts or embeddings"
             return encoder.embed(tile.sentences)
 
         return embedded
@@ -126,14 +162,14 @@ class TileReader:
 
 @dataclass(frozen=True, kw_only=True)
 class Queries:
-    """Q queries as vectors (Q, D). scale: what the cosine with a document is multiplied with to give its score."""
+    """Q queries as vectors; a score is the cosine with a document times the scale."""
 
-    vectors: np.ndarray
-    scale: np.ndarray
+    vectors: np.ndarray  # (Q, D)
+    scale: np.ndarray  # (Q,)
 
 
 def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[str, float]) -> Queries:
-    """Queries ranked by cosine, or, with `weights` (relation to weight), by Σ_k w_k cos(h + r_k, d), the query as head.
+    """Embed queries for search by cosine, or with `weights` (relation to weight) by Σ_k w_k cos(h + r_k, d), the query as head.
 
     Raises:
         DataError, EncoderError: as `LoadedEncoder.embed` and `scorer_of`.
@@ -148,12 +184,12 @@ def embed_queries(loaded: LoadedEncoder, sentences: list[str], weights: Mapping[
 
 
 class CorpusSearch:
-    """The best documents so far with their sentences; memory is that of Q · depth documents and a tile."""
+    """The best documents so far with their texts; memory holds Q · depth documents and a tile."""
 
     def __init__(self, queries: Queries, *, depth: int) -> None:
         self.nearest = NearestDocuments(queries.vectors, depth=depth)
         self._queries = queries
-        self._kept: dict[int, dict[str, Json]] = {}  # row -> what is known of it
+        self._kept: dict[int, dict[str, Json]] = {}  # row -> id, text and columns
 
     def look(self, tile: Tile, embeddings_RD: np.ndarray) -> None:
         """Search the next tile of the corpus."""
@@ -161,13 +197,15 @@ class CorpusSearch:
         self._keep(tile)
 
     def merge(self, tile: Tile, hits_Qk: np.ndarray) -> None:
-        """Take over what a worker found in a tile."""
+        """Merge the hits that a worker found in a tile."""
         self.nearest.merge(hits_Qk, tile.num_rows)
         self._keep(tile)
 
     def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
-        """Of one query, best first: rank from 1, score, row in the corpus from 0, and id, text and other columns where they are known.
-        left_out: rows of the corpus that were not searched, and count."""
+        """Return the hits of a query, best first: rank from 1, score, row from 0, and id, text and other columns if given.
+
+        Rows are counted in the file, including those `left_out` of the search.
+        """
         ranking = self.nearest.ranking()
         found: list[dict[str, Json]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):
@@ -187,7 +225,7 @@ class CorpusSearch:
 
 
 def search_here(search: CorpusSearch, corpus: SearchedFiles, read: ReadTile) -> Iterator[int]:
-    """Search a corpus in this process; gives out how many documents are done."""
+    """Search a corpus in this process; yield the number of documents done."""
     for tile in corpus.tiles():
         search.look(tile, read(tile))
         yield search.nearest.num_documents

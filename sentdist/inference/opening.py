@@ -1,36 +1,40 @@
-"""Where artifacts are kept, and which encoder a name stands for, as people write them; no torch, no Ray."""
+"""Resolve names that users give: the store, encoders and their prompts. No torch, no Ray."""
 
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.errors import DataError, StoreError
+from sentdist.data.cells import is_utf8
+from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed, typed
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, named_prompts
 from sentdist.plan.specs import PRECISIONS, EncoderUse
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
+
 
 DEFAULT_STORE = ".sentdist/store"
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
 
 
 def store_root(store: str | None) -> str:
-    """Where artifacts are kept. By default .sentdist/store here; in a job below the home folder: Ray deletes the working directory.
+    """Return the address of the store: by default .sentdist/store here, in a Ray job below the home folder.
 
     Raises:
-        StoreError: a file; in a job a folder that is not named from the root.
+        StoreError: a file; in a job a relative path, since Ray deletes the working directory.
     """
     default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
     if store and "://" not in store and _is_file(store):
-        raise StoreError(
-            where=f"--store {store}", found="a file", expected="a folder, which is made if it is not there", remedy="Name a folder."
-        )
+        raise StoreError(where=f"--store {store}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
     if store and IN_A_JOB in os.environ and "://" not in store and not Path(store).expanduser().is_absolute():
         raise StoreError(
-            where=f"--store {store}", found="a folder below the job's own, which Ray throws away", expected="one that stays",
-            remedy="Name it by its whole path, or an address such as s3://bucket/store.",
+            where=f"--store {store}", found="a folder in the job's working directory, which Ray deletes", expected="a permanent folder",
+            remedy="Give an absolute path, or an address such as s3://bucket/store.",
         )  # fmt: skip
     return store or str(default.absolute())
 
@@ -39,12 +43,12 @@ def _is_file(store: str) -> bool:
     from sentdist.store.access import reading
 
     path = Path(store).expanduser()
-    with reading(str(path), awaited=True):  # the first question to a file server, which may be away
+    with reading(str(path), awaited=True):  # the first access to a file server, which may be unavailable
         return path.is_file()
 
 
 def open_store(store: str | None) -> ArtifactStore:
-    """The store of this address, or the default one."""
+    """Open the store at this address, or the default one."""
     from sentdist.store.store import ArtifactStore
 
     root = store_root(store)
@@ -52,7 +56,7 @@ def open_store(store: str | None) -> ArtifactStore:
 
 
 def encoder_folder(encoder: str, store: ArtifactStore) -> str:
-    """A training's key or label, as pages show them, becomes the folder of its encoder; all else is a checkpoint as it stands."""
+    """Return the encoder folder of a training named by key or label; other names are returned unchanged."""
     if Path(encoder).exists():
         return encoder
     is_hex = all(letter in "0123456789abcdef" for letter in encoder)
@@ -64,8 +68,7 @@ def encoder_folder(encoder: str, store: ArtifactStore) -> str:
 
 
 def _is_training(encoder: str, store: ArtifactStore, *, is_hex: bool) -> bool:
-    """Whether a training of the store has this label or the beginning of it up to a hyphen, or a key that begins so; a few letters may be
-    the name of a checkpoint, too."""
+    """Whether a training has this label (or its beginning up to a hyphen) or key prefix; a short prefix may also name a checkpoint."""
     if "/" in encoder:
         return False
     return any(
@@ -86,10 +89,10 @@ def encoder_use(
     precision: str = "fp32",
     normalize: bool = False,
 ) -> EncoderUse:
-    """The encoder of this name, not yet loaded.
+    """Return the use of the encoder with this name, without loading it.
 
     Raises:
-        DataError: no name, a precision that there is not. StoreError: a key of no or of several artifacts.
+        DataError: an empty name, an unknown precision. StoreError: a key of no or several artifacts.
     """
     if not encoder:
         raise DataError(where="encoder", found="no name", expected="a folder, a packaged name, a hub id or a key", remedy="Name one.")
@@ -99,3 +102,93 @@ def encoder_use(
     return EncoderUse(
         checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
     )
+
+
+# A single word is a name: as a text it would merge with the first word of each sentence.
+A_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+# Prompt names of SentenceTransformer.encode_query and encode_document; without such a prompt they use none, not the default one.
+# encode_document also lists "passage" and "corpus", but finds "document" first (sentence-transformers 6.2).
+OF_QUERIES, OF_DOCUMENTS = "query", "document"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """The prompt before each sentence."""
+
+    text: str  # "": none
+    line: str  # which prompt and why, to be printed; "": nothing to print
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompts:
+    """The prompts of an encoder."""
+
+    encoder: str  # its name in messages
+    folder: Path
+    texts: Mapping[str, str]  # name -> text
+    default: str | None  # name of the prompt that `SentenceTransformer.encode` uses by default
+
+    @classmethod
+    def of(cls, folder: Path, *, encoder: str) -> Prompts:
+        """Return the prompts that a folder declares.
+
+        Raises:
+            EncoderError: prompts that are not texts, or a default that is none of them.
+        """
+        texts, default = named_prompts(folder)
+        if default is not None and default not in {OF_QUERIES, OF_DOCUMENTS, *texts}:
+            raise EncoderError(
+                where=f"{folder / CONFIG_OF_PROMPTS}: default_prompt_name", found=brief(default),
+                expected=f"one of its prompts ({listed(list(texts)) or 'it has none'})", remedy=REMEDY,
+            )  # fmt: skip
+        return cls(encoder=encoder, folder=folder, texts=texts, default=default)
+
+    def of_sentences(self, asked: str | None, *, option: str = "--prompt") -> Prompt:
+        """Return the prompt of plain sentences, as `SentenceTransformer.encode` does.
+
+        Args:
+            asked: a name, a text, or "" for none; None: the folder's default prompt.
+            option: the option that gave it, for messages.
+
+        Raises:
+            DataError: an unknown name, or a prompt that is not a text.
+        """
+        return self._prompt("each sentence", asked, self.default, "default prompt", option)
+
+    def of_queries(self, asked: str | None, *, option: str = "--query-prompt") -> Prompt:
+        """Return the prompt of queries, by default that of `SentenceTransformer.encode_query`; see `of_sentences`."""
+        return self._prompt("each query", asked, OF_QUERIES, "prompt of queries", option)
+
+    def of_documents(self, asked: str | None, *, option: str = "--document-prompt") -> Prompt:
+        """Return the prompt of documents, by default that of `SentenceTransformer.encode_document`; see `of_sentences`."""
+        return self._prompt("each document", asked, OF_DOCUMENTS, "prompt of documents", option)
+
+    def _prompt(self, before: str, asked: str | None, name: str | None, role: str, option: str) -> Prompt:
+        if asked is None:
+            text, why = self.texts.get(name or "", ""), f"its {role}, {name}"
+            if not text:
+                why = f"it has no {role}; its prompts are {listed(self._not_empty)}: see {option}"
+        else:
+            text, why = self._asked(asked, option)
+        if text:
+            return Prompt(text=text, line=f"{self.encoder}: prompt {brief(text)} before {before} ({why}).")
+        return Prompt(text="", line=f"{self.encoder}: no prompt before {before} ({why})." if self._not_empty else "")
+
+    @property
+    def _not_empty(self) -> list[str]:
+        return [name for name, text in self.texts.items() if text]
+
+    def _asked(self, asked: str, option: str) -> tuple[str, str]:
+        """The requested text, and the reason for it."""
+        if not isinstance(asked, str) or not is_utf8(asked):
+            found = "a lone surrogate" if isinstance(asked, str) else typed(asked)
+            raise DataError(where=option, found=found, expected="the name of a prompt, or its text", remedy="Give a str.")
+        if asked in self.texts:
+            return self.texts[asked], f"its prompt {asked}, as asked"
+        if A_NAME.fullmatch(asked):
+            names = listed(list(self.texts))
+            raise DataError(
+                where=option, found=brief(asked), expected=f"the name of one of its prompts ({names or 'there are none'}), or a text",
+                remedy=did_you_mean(asked, self.texts, "End a text of one word with a space or a colon: 'query: '."),
+            )  # fmt: skip
+        return asked, "as asked"

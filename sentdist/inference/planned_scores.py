@@ -1,21 +1,26 @@
-"""The scores of an encoder: planned first, so that a mistake is found before anything is loaded, then made."""
+"""Plan the scores of an encoder, so that mistakes are found before anything is loaded, then compute them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.errors import DataError, RecipeError
-from sentdist.inference.own_files import own_files
-from sentdist.inference.prompts import Prompt, Prompts
+from sentdist.data.sources.files import missing, without_suffix
+from sentdist.data.sources.hub import has_source
+from sentdist.data.sources.mirror import address_of
+from sentdist.data.sources.retrieval_files import missing_parts
+from sentdist.errors import DataError, RecipeError, similar_names
+from sentdist.files import TABLES
+from sentdist.inference.opening import Prompt, Prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.plan.evaluation import is_own_rows
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
 from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS, own_rows_of
-from sentdist.plan.task_names import task_names
+from sentdist.plan.task_names import OWN_KINDS, own_parts, task_names
 from sentdist.plan.tasks import TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
@@ -23,26 +28,106 @@ from sentdist.stages.planning.resolve import declared_folder
 from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
 
+_NO_FILE = ("generated/", "hub:")  # prefixes of sources that are no files
+
+
+def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...], Path | None]:
+    """Return task names and their data root, where `sts=pairs.tsv` may be a path as in a shell.
+
+    Without a data root, or if it has none of these files and the shell's path exists, the root becomes the current folder, or the nearest
+    common parent of these files if one is elsewhere; names are relative to it.
+
+    Raises:
+        RecipeError: these files beside tasks whose data are below the data root.
+        DataError: a file that exists in neither place.
+    """
+    sources = {task: source for task in tasks if (source := _own_source(task))}
+    if not sources or (data is not None and not _are_elsewhere(tasks, sources, data)):
+        return tuple(tasks), data
+    here, paths = os.getcwd(), {task: os.path.abspath(os.path.expanduser(source)) for task, source in sources.items()}
+    is_here = all(os.path.commonpath([here, path]) == here for path in paths.values())
+    root = here if is_here else os.path.commonpath([os.path.dirname(path) for path in paths.values()])
+    below = {task: Path(os.path.relpath(path, root)).as_posix() for task, path in paths.items()}
+    return tuple(task.replace(sources[task], below[task], 1) if task in sources else task for task in tasks), Path(root)
+
+
+def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path) -> bool:
+    """Whether files are shell paths although there is a data root. The files of a remote root are not known in advance."""
+    if address_of(data) != str(data) or not data.is_dir():
+        return False
+    absent = {task: Path(source).expanduser() for task, source in sources.items() if not _is_below(source, data)}
+    elsewhere = [task for task, path in absent.items() if has_source(path.name, path.parent)]
+    below = [task for task in tasks if task not in elsewhere and not is_own_rows(task) and not _needs_no_file(task)]
+    if elsewhere and below:
+        raise RecipeError(
+            where=f"task {elsewhere[0]}", found=f"a file that is not below the data root {data}, beside {below[0]}, which is",
+            expected="tasks whose data are below one folder", remedy="Score it in a separate command, or move it there.",
+        )  # fmt: skip
+    for task, path in absent.items():
+        if task not in elsewhere and TASK_KINDS[own_parts(task).kind].has_documents:
+            raise _no_collection(task, path, data)
+        if task not in elsewhere and path.name.endswith(TABLES):  # the reader may name others
+            raise _nowhere(task, path, data)
+    return bool(elsewhere)
+
+
+def _nowhere(task: str, path: Path, data: Path) -> DataError:
+    """The error for a file that exists in neither place."""
+    near = similar_names(path.name, [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else [], most=1)
+    remedy = f"Did you mean {path.parent / near[0]}?" if near else missing(str(path), data).remedy
+    return DataError(
+        where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them", remedy=remedy
+    )
+
+
+def _no_collection(task: str, path: Path, data: Path) -> DataError:
+    """The error for a retrieval collection that exists in neither place."""
+    folder = path.parent
+    near = [folder, *folder.glob("*.zip"), *(corpus.parent for around in (folder, path) for corpus in around.glob("*/corpus.jsonl"))]
+    known = [one.as_posix() for one in near if one.suffix == ".zip" or (one / "corpus.jsonl").is_file()]
+    tables = [without_suffix(one.as_posix()).removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
+    missing = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
+    found = missing.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
+    return DataError(where=f"task {task}", found=found, expected=missing.expected, remedy=missing.remedy)
+
+
+def _is_below(source: str, data: Path) -> bool:
+    """Whether the data root has this file or folder, given by a relative name."""
+    path = Path(source).expanduser()
+    return not path.is_absolute() and ".." not in path.parts and ((data / path).exists() or has_source(path.as_posix(), data))
+
+
+def _needs_no_file(task: str) -> bool:
+    """Whether a task's data are generated or come from the hub."""
+    source = TASKS[task].source if task in TASKS else own_parts(task).source
+    return source.startswith(_NO_FILE)
+
+
+def _own_source(task: str) -> str:
+    """The file in a user's task; empty if there is none."""
+    own = own_parts(task)
+    return own.source if own.kind in OWN_KINDS and not own.source.startswith(_NO_FILE) else ""
+
 
 def _check_compared(tasks: Sequence[str]) -> None:
-    """Raise RecipeError for tasks whose scores say of no encoder that it is the better one."""
+    """Raise RecipeError for tasks whose scores do not rank encoders."""
     unfit = next((task for task in task_names(tasks) if task in TASKS and not TASK_KINDS[TASKS[task].kind].is_compared), None)
     if unfit is not None:
         raise RecipeError(
-            where="sentdist compare: tasks", found=f"{unfit}, of which no value is the better one", expected="tasks that can be compared",
+            where="sentdist compare: tasks", found=f"{unfit}, whose values have no better or worse", expected="tasks that rank encoders",
             remedy="Leave it out; `sentdist evaluate` shows its values.",
         )  # fmt: skip
 
 
 def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPrompts) -> dict[TextRole, Prompt]:
-    """What stands before the texts of each role that the stage's tasks have."""
+    """The prompt for each role of texts in the stage's tasks."""
     roles = dict.fromkeys(role for task in stage.tasks for role in TASK_KINDS[task.kind].roles)
     for role, (given, option) in asked.by_role.items():
         if given is not None and role not in roles:
             both = ("queries and documents", "sentences, such as pairs or labelled texts")
             found, expected = both if role == "sentence" else reversed(both)
             raise DataError(
-                where=option, found=f"tasks of {found} alone", expected=f"a task of {expected}",
+                where=option, found=f"only tasks of {found}", expected=f"a task of {expected}",
                 remedy=f"{option} has no effect: leave it out.",
             )  # fmt: skip
     if not roles:
@@ -56,15 +141,14 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedScores:
-    """A stage of scores and where it is built. checkpoint: its encoder as it was asked for. names: of its tasks and groups, as they
-    stand there; the rows of own=FILE by the names of their scores. notes: on the data. prompts: before the texts of the tasks."""
+    """A stage of scores and the context to build it in."""
 
-    checkpoint: str
+    checkpoint: str  # as requested
     stage: Scores
     context: Context
-    names: tuple[str, ...]
-    notes: tuple[str, ...] = ()
-    prompts: tuple[Prompt, ...] = ()
+    names: tuple[str, ...]  # of tasks and groups; for own=FILE the names of its scores
+    notes: tuple[str, ...] = ()  # on the data
+    prompts: tuple[Prompt, ...] = ()  # of the tasks' texts
 
     @classmethod
     def of(
@@ -78,12 +162,18 @@ class PlannedScores:
         command: str = "evaluate",
         prompts: AskedPrompts | None = None,
     ) -> PlannedScores:
-        """Plan the scores of an encoder on tasks; one's own files are named by paths, see `own_files`. runtime: None is one process.
-        command: `evaluate` or `compare`; named in errors. prompts: None takes those that the encoder takes by itself, as
-        sentence-transformers' evaluators do.
+        """Plan the scores of an encoder on tasks.
+
+        Args:
+            use: the encoder.
+            tasks: names, groups or user files, see `own_files`.
+            store, data: where artifacts and data are.
+            runtime: None: one process.
+            command: `evaluate` or `compare`, for errors.
+            prompts: None: the encoder's defaults, as in sentence-transformers' evaluators.
 
         Raises:
-            RecipeError, DataError, EncoderError: as `planned_evaluation` and `Prompts`; a prompt that no task has a text for.
+            RecipeError, DataError, EncoderError: as `planned_evaluation` and `Prompts`; a prompt for which no task has texts.
         """
         if command == "compare":
             _check_compared(tasks)
@@ -93,7 +183,7 @@ class PlannedScores:
         )
         if data is not None and found != data:
             notes = (
-                f"Read in {found}, for {data} has no such file: "
+                f"Read from {found}, since {data} has no such file: "
                 f"{', '.join(task for task in names if '=' in task and not is_own_rows(task))}",
                 *notes,
             )
@@ -108,34 +198,34 @@ class PlannedScores:
 
     @property
     def pooling(self) -> str:
-        """How the token vectors of the encoder become one embedding."""
+        """The pooling of the encoder."""
         assert isinstance(self.stage.encoder, EncoderSpec), "encoders are scored as they are given"
         return self.stage.encoder.pooling
 
     @property
     def known(self) -> Artifact | None:
-        """What the store has."""
+        """The scores in the store, or None."""
         return self.context.store.get(self.stage)
 
     def here(self) -> tuple[PlannedScores, str]:
-        """The same, with the device of this process decided, and what to say of that.
+        """Choose the device of this process; return the plan with it and its description.
 
         Raises:
-            ResourceError: tf32 or bf16 on a device that has no such products.
+            ResourceError: tf32 or bf16 on a device without it.
         """
         from sentdist.stages.devices import old_gpu_here, on_this_machine
-        from sentdist.stages.precisions import check_precisions
+        from sentdist.stages.gpu_memory import check_precisions
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))
         return replace(self, context=replace(self.context, runtime=runtime)), devices
 
     def made(self) -> Artifact:
-        """The scores, from the store or made now in this process."""
+        """Return the scores from the store, or compute them in this process."""
         return self.known or self.here()[0].encoded()
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
-        """Made now. make_embed: what embeds sentences. on_fit: as `build_scores`."""
-        from sentdist.stages.scores.build import build_scores  # brings scipy: a mistake in a name is reported before
+        """Compute the scores; arguments as for `build_scores`."""
+        from sentdist.stages.scores.build import build_scores  # imports scipy: mistakes in names are reported before
 
         return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

@@ -1,8 +1,8 @@
-"""A finished encoder, ours or not, made ready for use: loaded whole, on the device at hand, with what identifies it."""
+"""Load any encoder for use, identify it by facts, and embed sentences and files with it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -10,51 +10,48 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sentdist.data.texts import TextColumns, Texts
 from sentdist.errors import EncoderError, ResourceError
-from sentdist.inference.embedding_file import PROMPT
-from sentdist.inference.prompts import Prompts
-from sentdist.learning.encoder.batch import TokenBatch
+from sentdist.families import POOLINGS
+from sentdist.inference.embedding_file import PROMPT, TEXTS, TextsDigest, embedding_writer
+from sentdist.inference.opening import Prompts
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
-from sentdist.learning.encoder.prompted import check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
+from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stage import Json
-from sentdist.poolings import POOLINGS
 from sentdist.stages.devices import why_unusable
 from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.encoder_digest import EncoderDigest, digest_of_encoder
+from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedEncoder:
-    """An encoder in memory. folder: where it lies. digest: of its files. matmul: what torch calls its float32
-    products. unknown: sentences that were embedded without a word of them being known."""
+    """An encoder in memory."""
 
     use: EncoderUse
     folder: Path
     encoder: SentenceEncoder
     digest: EncoderDigest
-    matmul: str
-    unknown: UnknownWords = field(default_factory=UnknownWords, compare=False)
+    matmul: str  # torch's float32 matmul precision
+    unknown: UnknownWords = field(default_factory=UnknownWords, compare=False)  # embedded sentences without a known word
 
     @classmethod
     def load(cls, use: EncoderUse, device: str | None = None) -> LoadedEncoder:
-        """The encoder, in float32. device: None takes a GPU where there is one that torch can use; a worker has what it reserved.
+        """Load an encoder in float32. device: None: a GPU that torch can use (a worker: the one it reserved), else the CPU.
 
         Raises:
-            EncoderError: no such checkpoint, no tokenizer, a length that it does not take, or a pooling whose dense layer it lacks.
+            EncoderError: no such checkpoint, no tokenizer, an unsupported length, or a pooling whose dense layer it lacks.
         """
         return cls._loaded(use, device, use.precision)
 
     @classmethod
     def beside_workers(cls, use: EncoderUse) -> LoadedEncoder:
-        """The encoder on the CPU, for a process whose workers embed by it on devices of their own. What they do in tf32, which CPUs have
-        not, this process does in float32, of which tf32 is the rounded form.
+        """Load an encoder on the CPU, for a process whose workers embed on their own devices; tf32, which CPUs lack, becomes fp32.
 
         Raises:
             EncoderError: as `load`.
@@ -68,12 +65,11 @@ class LoadedEncoder:
         encoder.checked_length(use.max_length)
         if POOLINGS[encoder.pooling].gives_dense and saved_head(folder, encoder.pooling) is None:
             raise EncoderError(
-                where=f"encoder {use.checkpoint}: pooling {encoder.pooling}",
-                found="no weights of a dense layer",
-                expected="a folder that has them, as training with this pooling writes it",
+                where=f"encoder {use.checkpoint}: pooling {encoder.pooling}", found="no weights of a dense layer",
+                expected="a folder with them, as written by training with this pooling",
                 remedy=f"Use {POOLINGS[encoder.pooling].without_head}, which needs none.",
-            )
-        keep_gpu_memory_whole()  # before torch is asked anything of the GPU
+            )  # fmt: skip
+        keep_gpu_memory_whole()  # before torch initialises the GPU
         place = torch.device(device or ("cpu" if why_unusable() else "cuda"))
         matmul = apply_matmul_precision(place, precision)
         digest = digest_of_encoder(folder, "encoder")
@@ -84,7 +80,7 @@ class LoadedEncoder:
         return made
 
     def with_prompt(self, text: str) -> LoadedEncoder:
-        """The same encoder, with this text before each sentence; "": without one.
+        """Return the encoder with this prompt; "": none.
 
         Raises:
             EncoderError: a prompt that leaves no token for the sentence.
@@ -97,7 +93,7 @@ class LoadedEncoder:
 
     @cached_property
     def prompts(self) -> Prompts:
-        """Those that its folder has for sentence-transformers. Raises EncoderError as `Prompts.of`."""
+        """The folder's prompts for sentence-transformers; raises EncoderError as `Prompts.of`."""
         return Prompts.of(self.folder, encoder=f"encoder {self.use.checkpoint}")
 
     def _check_prompt(self) -> None:
@@ -112,7 +108,7 @@ class LoadedEncoder:
         return tokens_not_pooled(self._tokens_of_prompt, folder=self.folder, pooling=self.encoder.pooling, checkpoint=self.use.checkpoint)
 
     def leave_gpu(self) -> None:
-        """Go to the CPU, and leave the GPU to workers of this machine."""
+        """Move to the CPU and free the GPU for workers on this machine."""
         self.encoder.to("cpu")
         give_back_gpu_memory()
 
@@ -122,12 +118,12 @@ class LoadedEncoder:
 
     @property
     def max_length(self) -> int:
-        """Tokens, special ones included, that a sentence is cut to: as the use says, else the encoder's own."""
+        """Tokens to which sentences are truncated, including special ones: that of the use, else the encoder's."""
         return self.use.max_length or self.encoder.max_length
 
     @property
     def facts(self) -> dict[str, Json]:
-        """Everything that its embeddings depend on; equal facts, equal embeddings (to rounding)."""
+        """All that embeddings depend on: equal facts give equal embeddings, up to rounding."""
         return {
             "encoder": self.digest.model,
             "tokenizer_and_modules": self.digest.further,
@@ -139,14 +135,15 @@ class LoadedEncoder:
         }
 
     def embed(self, sentences: list[str]) -> np.ndarray:
-        """(S, D) float32 embeddings, of length 1 if the use asks for it. The use's prompt is put before each sentence;
-        its tokens are not pooled where the folder says so (`include_prompt`) and its own pooling is used.
+        """Return (S, D) float32 embeddings, normalized if the use says so, with its prompt before each sentence.
+
+        The prompt's tokens are not pooled if the folder says so (`include_prompt`) and its own pooling is used.
 
         Raises:
-            EncoderError: embeddings that are not finite, or of length 0 where they shall be normalized.
+            EncoderError: non-finite embeddings, or zero embeddings to be normalized.
             ResourceError: the GPU's memory is full.
         """
-        torch.set_float32_matmul_precision(self.matmul)  # of the process: another encoder may have been loaded since
+        torch.set_float32_matmul_precision(self.matmul)  # global: another encoder may have been loaded since
         with explained_if_full(partial(_full_gpu, self.use, self.max_length)):
             read = [f"{self.use.prompt}{sentence}" for sentence in sentences]
             embeddings_SD = encode(
@@ -157,15 +154,14 @@ class LoadedEncoder:
         if not np.isfinite(lengths_S).all() or (self.use.normalize and not lengths_S.all()):
             bad = int(np.argmin(np.isfinite(lengths_S) & (lengths_S > 0)))
             raise EncoderError(
-                where=f"encoder {self.use.checkpoint}",
-                found=f"an embedding of length {lengths_S[bad]} for {sentences[bad][:60]!r}",
-                expected="finite embeddings" + (" of a length that can be made 1" if self.use.normalize else ""),
+                where=f"encoder {self.use.checkpoint}", found=f"an embedding of length {lengths_S[bad]} for {sentences[bad][:60]!r}",
+                expected="finite embeddings" + (" of positive length" if self.use.normalize else ""),
                 remedy="The encoder has diverged: look at its training loss, or use another.",
-            )
+            )  # fmt: skip
         return embeddings_SD / lengths_S[:, None] if self.use.normalize else embeddings_SD
 
     def _count_unknown(self, tokens: TokenBatch, read: Sequence[str]) -> None:
-        """Count sentences of which no word behind the prompt is known."""
+        """Count sentences without a known word after the prompt."""
         sentences = [text.removeprefix(self.use.prompt) for text in read]
         self.unknown.count(self.encoder.tokenizer, tokens, sentences, behind=self._tokens_of_prompt)
 
@@ -175,6 +171,48 @@ def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceE
         where=f"encoder {use.checkpoint}",
         found=f"{whole_gpu(free, total)} full with sentences of up to {longest} tokens, {TOKENS_ON_GPU} tokens at a time",
         expected="work that fits",
-        remedy=f"Set the longest to {max(3, longest // 2)} tokens (--max-length), take another GPU by CUDA_VISIBLE_DEVICES=1, or none "
-        "by CUDA_VISIBLE_DEVICES= in front of the command.",
+        remedy=f"Set --max-length {max(3, longest // 2)}, use another GPU with CUDA_VISIBLE_DEVICES=1, or the CPU with "
+        "CUDA_VISIBLE_DEVICES= before the command.",
     )
+
+
+SENTENCES_AT_ONCE = 16_384  # embedded and written together: sorting by length gains nothing beyond that
+
+
+EmbeddedBatches = Callable[[Texts], Iterator[tuple[TextColumns, np.ndarray]]]  # of a file, in order
+
+
+def encode_file(
+    loaded: LoadedEncoder, texts: Texts, out: Path, *, dtype: str = "float32", batches: EmbeddedBatches | None = None
+) -> Iterator[int]:
+    """Write the embeddings of all sentences to `out`; yield after each batch the number done.
+
+    Memory holds one batch. An error, or a caller that stops early, leaves no file.
+
+    Args:
+        loaded: the encoder.
+        texts: the sentences, with ids if they have a column.
+        out: see `embedding_writer`.
+        dtype: float32 or float16, in the file.
+        batches: embeds the file; None: `loaded`, in this process.
+
+    Raises:
+        DataError: as `Texts.batches` and `embedding_writer`. EncoderError: as `LoadedEncoder.embed`.
+    """
+    done, digest = 0, TextsDigest()
+    with_ids = texts.id_column is not None
+    use = loaded.use
+    facts = {**loaded.facts, PROMPT: use.prompt, "checkpoint": use.checkpoint, "source": texts.name, "dtype": dtype}
+    with embedding_writer(out, width=loaded.width, dtype=dtype, facts=facts, with_ids=with_ids) as writer:
+        for batch, embeddings_SD in (batches or partial(_embedded_here, loaded))(texts):
+            sentences = batch[texts.columns[0]]
+            writer.write(embeddings_SD, batch[texts.id_column] if texts.id_column is not None else None)
+            digest.add(sentences)
+            done += len(sentences)
+            yield done
+        facts[TEXTS] = digest.hex
+
+
+def _embedded_here(loaded: LoadedEncoder, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
+    for batch in texts.batches(SENTENCES_AT_ONCE):
+        yield batch, loaded.embed(batch[texts.columns[0]])

@@ -1,4 +1,4 @@
-"""How alike two sentences are to an encoder: by cosine, or by the relations that it was trained with."""
+"""Score pairs of sentences by cosine, or by the relations that an encoder was trained with."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
-from sentdist.durable import whole_file
 from sentdist.errors import DataError, EncoderError, brief, counted
 from sentdist.evaluation.relational import similarities_by_relation
+from sentdist.families import POOLINGS
+from sentdist.files import whole_file
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.objectives import names_where
-from sentdist.plan.relational import Directions, RelationalScoring
-from sentdist.poolings import POOLINGS
+from sentdist.plan.specs import Directions, RelationalScoring
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
-from sentdist.table_text import csv_cell
+from sentdist.text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
 SCHEMA = pa.schema([("sentence1", pa.large_string()), ("sentence2", pa.large_string()), ("score", pa.float64())])
@@ -39,7 +39,7 @@ class PairScorer:
     scorer: Scorer
 
     def scores(self, first: list[str], second: list[str]) -> np.ndarray:
-        """(S,) similarities in [−1, 1], in float64; each different sentence is embedded once."""
+        """Return (S,) float64 similarities in [−1, 1]; equal sentences are embedded once."""
         unique = list(dict.fromkeys([*first, *second]))
         row = {sentence: number for number, sentence in enumerate(unique)}
         embeddings = self.loaded.embed(unique)
@@ -49,7 +49,7 @@ class PairScorer:
 
 @dataclass(frozen=True, kw_only=True)
 class RelationCosines:
-    """The cosines of one relation: cos(h_1 + r, h_2), with the first sentence as head, and the other way round."""
+    """The cosines of one relation, with the first sentence as head, cos(h_1 + r, h_2), and with the second."""
 
     relation: str
     forward: float
@@ -57,10 +57,10 @@ class RelationCosines:
 
 
 def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
-    """A scorer by cosine where `weights` (relation to weight) is empty; else as `scorer_of`.
+    """Return a scorer by cosine if `weights` (relation to weight) is empty, else by relations, see `scorer_of`.
 
     Raises:
-        DataError: directions that there are not, also where no relation has one. Others as `scorer_of`.
+        DataError: unknown directions, also without relations. Others as `scorer_of`.
     """
     if directions not in get_args(Directions):
         raise DataError(
@@ -70,30 +70,31 @@ def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directio
 
 
 def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> RelationalScorer:
-    """How an encoder's relations score with these weights (relation to weight).
+    """Return the scorer of an encoder's relations.
 
-    directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
+    Args:
+        loaded: the encoder.
+        weights: relation -> weight; 0 leaves a relation out.
+        directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
 
     Raises:
-        EncoderError: relations asked of an encoder that has none, or has learned them with other embeddings than it gives here.
-        DataError: one that it has not, or no weight above 0.
+        EncoderError: the encoder has no relations, or they were trained with another pooling.
+        DataError: an unknown relation, or no weight above 0.
     """
     if not any(weights.values()):
         raise DataError(where="relations", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
     scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
     if not has_relations(loaded.folder):
         raise EncoderError(
-            where=f"encoder {loaded.use.checkpoint}: relations",
-            found="no relations beside it",
-            expected=f"an encoder that a relational objective ({names_where(relations=True)}) has trained",
-            remedy="Leave relations out.",
-        )
+            where=f"encoder {loaded.use.checkpoint}: relations", found="no relations",
+            expected=f"an encoder trained with a relational objective ({names_where(relations=True)})", remedy="Leave relations out.",
+        )  # fmt: skip
     relations = read_relations(loaded.folder)
     if (learned := _learned_with(loaded, relations)) is not None:
         raise EncoderError(
             where=f"encoder {loaded.use.checkpoint}: relations",
             found=f"pooling {loaded.encoder.pooling} for relations that were trained with {learned}",
-            expected="the embeddings that relations were trained with",
+            expected="the pooling that relations were trained with",
             remedy="Leave relations out." if POOLINGS[learned].is_other_at_test else f"Use pooling {learned}, or leave relations out.",
         )
     scorer = RelationalScorer(relations=relations, scoring=scoring)
@@ -102,14 +103,14 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
 
 
 def _learned_with(loaded: LoadedEncoder, relations: Relations) -> str | None:
-    """The pooling that relations were trained with, where the encoder gives other embeddings here; None: the same, or nobody said."""
+    """The pooling that relations were trained with, if the encoder's embeddings differ from it here; None: equal or unknown."""
     learned = relations.pooling or declared_pooling(loaded.folder)
     is_other = learned is not None and (POOLINGS[learned].is_other_at_test or learned != loaded.encoder.pooling)
     return learned if is_other else None
 
 
 def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:
-    """What each relation of the encoder makes of a pair; nothing where it has no relations, or learned them with other embeddings."""
+    """Return the cosines of a pair by each relation; empty if there are none, or they were trained with another pooling."""
     if not has_relations(loaded.folder):
         return []
     relations = read_relations(loaded.folder)
@@ -126,7 +127,7 @@ def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[
 
 
 def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
-    """Pairs from two columns of one file, or row by row from two files.
+    """Yield batches of pairs from two columns of one file, or row by row from two files.
 
     Raises:
         DataError: as `Texts.batches`, or files of different lengths.
@@ -149,7 +150,7 @@ def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
 
 
 def check_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> None:
-    """DataError for two files of different lengths. num_rows: of each; 0 of what can be read once alone."""
+    """Raise DataError if two files have different numbers of rows; 0: unknown, as of a stream."""
     if all(num_rows) and num_rows[0] != num_rows[1]:
         raise _of_other_lengths(files, num_rows)
 
@@ -157,17 +158,15 @@ def check_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> None
 def _of_other_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> DataError:
     shorter = files[num_rows[0] > num_rows[1]]
     return DataError(
-        where=f"{files[0].name} and {files[1].name}",
-        found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
-        expected="two files of one length: row s of the one belongs to row s of the other",
-        remedy="Check what wrote them.",
-    )
+        where=f"{files[0].name} and {files[1].name}", found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
+        expected="two files of equal length, paired row by row", remedy="Check the program that wrote them.",
+    )  # fmt: skip
 
 
 def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> Iterator[int]:
-    """Write columns sentence1, sentence2, score to a .csv or .parquet file; gives out how many pairs are done. The file is whole or absent.
+    """Write columns sentence1, sentence2, score to a .csv or .parquet file, atomically; yield the number of pairs done.
 
-    In CSV a sentence that a spreadsheet would take for a formula gets an apostrophe before it; Parquet holds all as they are.
+    In CSV, a sentence that looks like a formula gets a leading apostrophe; in Parquet, sentences are unchanged.
     """
     done, shown = 0, csv_cell if out.suffix == ".csv" else str
     with whole_file(out) as part, _table_writer(part, out.suffix) as writer:

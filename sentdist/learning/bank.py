@@ -1,4 +1,4 @@
-"""Where the augmented embeddings of frozen encoders are looked up by sentence id."""
+"""Read and check banks: the embeddings of sentences by frozen encoders, looked up by sentence id."""
 
 from __future__ import annotations
 
@@ -12,74 +12,68 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import DataError
+from sentdist.files import drop_remedy, read_array, reading
 from sentdist.learning.bank_shape import REMEDY, BankShape, bank_shape, bytes_together
-from sentdist.learning.encoder.batch import Batch
-from sentdist.reading import drop_remedy, read_array, reading
+from sentdist.learning.encoder.tokens import Batch
 
 
 class BankReader(Protocol):
     """The (N, S, D) frozen embeddings of S sentences by N encoders."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """(N, K, D) constants, in the type that they are stored in, for K sentence ids (any shape, read in order); DataError for an id
-        outside the bank."""
+        """Return (N, K, D) constants in the stored type for K sentence ids (any shape, read in order); DataError for an id outside the
+        bank.
+        """
         ...
 
     def prepared(self, batch: Batch) -> Batch:
-        """The batch with all that can be looked up before its step begins; DataError for an id outside the bank."""
+        """Return the batch with all that can be looked up before its step; DataError for an id outside the bank."""
         ...
 
     def augmented(self, batch: Batch) -> Tensor:
-        """(N, 1 + P, B, D) embeddings of this rank's anchors and positives."""
+        """Return the (N, 1 + P, B, D) embeddings of this rank's anchors and positives."""
         ...
 
 
 class HostBank:
-    """What all banks on the host have in common: the embeddings themselves are looked up before a step."""
+    """Base class of banks on the host: the embeddings are looked up before a step."""
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """As `BankReader.rows`."""
         raise NotImplementedError
 
     def prepared(self, batch: Batch) -> Batch:
-        """As `BankReader.prepared`."""
         return replace(batch, augmented=self.augmented(batch))
 
     def augmented(self, batch: Batch) -> Tensor:
-        """As `BankReader.augmented`."""
         ids_CB = batch.regulated_ids
         return self.rows(ids_CB).unflatten(1, ids_CB.shape)
 
 
 class StoredBank(BankReader, Protocol):
-    """A bank on the host, of which it is known what it is.
-
-    num_bytes: of all encoders, in the type that `rows` gives. identity: equal for the same numbers, and for no others. where: as errors
-    name it.
-    """
+    """A bank on the host with its size and identity."""
 
     @property
     def num_sentences(self) -> int: ...
 
     @property
-    def num_bytes(self) -> int: ...
+    def num_bytes(self) -> int: ...  # of all encoders, in the type that `rows` returns
 
     @property
-    def identity(self) -> Hashable: ...
+    def identity(self) -> Hashable: ...  # equal if and only if the numbers are equal
 
     @property
-    def where(self) -> str: ...
+    def where(self) -> str: ...  # name in errors
 
 
 def read_bank_shape(folder: Path) -> BankShape:
-    """The `bank.json` of a bank artifact; DataError when it is missing or makes no sense."""
+    """Read `bank.json` of a bank artifact; DataError if it is missing or invalid."""
     path = folder / "bank.json"
     with reading(path, expected="a readable bank.json", remedy=drop_remedy(folder), most_bytes=1 << 16):
         return bank_shape(path.read_text(encoding="utf-8"), where=str(path))
 
 
 def look_up(encoders: Sequence[Sequence[np.ndarray]], sentence_ids: np.ndarray, *, rows_per_shard: Sequence[int]) -> np.ndarray:
-    """(N, K, D) rows for K ids from the shards of N encoders: row = id, shard = id // rows_per_shard."""
+    """Return the (N, K, D) rows of K ids from the shards of N encoders: row = id, shard = id // rows_per_shard."""
     ids = np.asarray(sentence_ids).ravel()
     dtype = np.result_type(*(shards[0] for shards in encoders))
     rows_NKD = np.empty((len(encoders), ids.size, encoders[0][0].shape[1]), dtype=dtype)
@@ -99,36 +93,36 @@ def _look_up(shards: Sequence[np.ndarray], ids: np.ndarray, rows_per_shard: int,
 
 
 def check_ids(sentence_ids: np.ndarray, *, num_sentences: int, where: str) -> None:
-    """DataError unless every id is a row of a bank of `num_sentences` sentences."""
+    """Raise DataError unless every id is a row of a bank of `num_sentences` sentences."""
     ids = np.asarray(sentence_ids)
     outside = ids[(ids < 0) | (ids >= num_sentences)]
     if outside.size:
         raise DataError(
             where=where,
-            found=f"{outside.size} ids outside the bank, such as {int(outside.flat[0])}",
+            found=f"{outside.size} ids outside the bank, e.g. {int(outside.flat[0])}",
             expected=f"ids from 0 to {num_sentences - 1}",
-            remedy="Embed the corpus that the training uses: a bank belongs to one corpus.",
+            remedy="Embed the corpus of the training: a bank belongs to one corpus.",
         )
 
 
 def check_rows(rows_KD: np.ndarray, *, first_id: int, where: str) -> None:
-    """DataError unless all rows are finite and none is zero, which has no cosine. Once, when a bank is made: its digests keep it so."""
+    """Raise DataError unless all rows are finite and nonzero (zero has no cosine). Called once, when a bank is made."""
     largest_K = np.abs(rows_KD).max(axis=1)
     bad = np.flatnonzero(~(np.isfinite(largest_K) & (largest_K > 0)))
     if bad.size:
         raise DataError(
             where=where,
-            found=f"{len(bad)} embeddings that are not finite or zero, first that of sentence {first_id + int(bad[0])}",
-            expected="finite embeddings with a direction",
-            remedy="Look at the encoder; if its numbers are larger than float16 holds, store the bank as float32.",
+            found=f"{len(bad)} embeddings that are zero or not finite, first that of sentence {first_id + int(bad[0])}",
+            expected="finite, nonzero embeddings",
+            remedy="Check the encoder; if its numbers exceed the range of float16, store the bank as float32.",
         )
 
 
 class FileBank(HostBank):
-    """A bank over the memory-mapped shards of N bank artifacts: no private copy, pages are shared by all processes of a host."""
+    """A bank in the memory-mapped shards of N bank artifacts: no private copy, all processes of a host share the pages."""
 
     def __init__(self, folders: Sequence[Path | str]) -> None:
-        """Map the artifacts in `folders`, one an encoder, in the order of n; DataError when one is damaged or they do not fit together."""
+        """Map the artifacts in `folders`, one per encoder, in the order of n; DataError if one is damaged or they do not fit together."""
         self.folders = tuple(Path(folder) for folder in folders)
         if not self.folders:
             raise DataError(
@@ -152,7 +146,7 @@ class FileBank(HostBank):
 
     @property
     def identity(self) -> Hashable:
-        """Folders, and when they were filled: one that was removed and made again holds other numbers."""
+        """Folders and their creation times: a bank that was removed and made again has other numbers."""
         facts = [(folder / "bank.json").stat() for folder in self.folders]
         return tuple((str(folder), fact.st_ino, fact.st_mtime_ns) for folder, fact in zip(self.folders, facts, strict=True))
 
@@ -161,7 +155,6 @@ class FileBank(HostBank):
         return ", ".join(map(str, self.folders))
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """As `BankReader.rows`."""
         ids = np.asarray(sentence_ids).ravel()
         check_ids(ids, num_sentences=self.num_sentences, where=self.where)
         return torch.from_numpy(look_up(self._shards, ids, rows_per_shard=[shape.rows_per_shard for shape in self.shapes]))

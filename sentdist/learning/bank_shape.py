@@ -1,4 +1,4 @@
-"""What one encoder's part of a bank is: how many rows of what, in which files. Without torch: who only moves banks need not load it."""
+"""Sizes of banks, and limits of kernels and gradient buckets. Does not import torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REMEDY = "Run `sentdist store drop KEY` (the end of the folder's name); the next
 
 @dataclass(frozen=True, kw_only=True)
 class BankShape:
-    """S rows of width D, `rows_per_shard` to a file (the last file may hold fewer)."""
+    """One encoder's bank: S rows of width D, `rows_per_shard` per file (the last file may hold fewer)."""
 
     num_sentences: int
     width: int
@@ -31,23 +31,23 @@ class BankShape:
         return bank_bytes(self.num_sentences, self.width, self.dtype)
 
     def shard_rows(self, shard: int) -> int:
-        """Rows of shard number `shard`."""
+        """Return the number of rows of shard number `shard`."""
         return min(self.rows_per_shard, self.num_sentences - shard * self.rows_per_shard)
 
 
 def bank_bytes(num_sentences: int, width: int, dtype: str) -> int:
-    """Size of one encoder's bank: S · D numbers of 2 bytes (float16) or 4 bytes (float32)."""
+    """Return the size of one encoder's bank: S · D numbers of 2 bytes (float16) or 4 bytes (float32)."""
     return num_sentences * width * np.dtype(dtype).itemsize
 
 
 def bytes_together(shapes: Sequence[BankShape]) -> int:
-    """Size of the banks of N encoders over the same sentences as one table, in the widest of their types."""
+    """Return the size of the banks of N encoders over the same sentences as one table, in the widest of their types."""
     widest = np.result_type(*(shape.dtype for shape in shapes)).name
     return len(shapes) * bank_bytes(shapes[0].num_sentences, shapes[0].width, widest)
 
 
 def bank_shape(text: str, *, where: str) -> BankShape:
-    """What a `bank.json` says; DataError, about the place `where`, when it makes no sense."""
+    """Parse a `bank.json`; DataError at `where` if it is invalid."""
     try:
         found = json.loads(text)
         shape = BankShape(**{name: found[name] for name in ("num_sentences", "width", "dtype", "rows_per_shard")})
@@ -60,3 +60,23 @@ def bank_shape(text: str, *, where: str) -> BankShape:
         expected = "positive num_sentences, width and rows_per_shard, dtype float16 or float32"
         raise DataError(where=where, found=brief(found), expected=expected, remedy=REMEDY)
     return shape
+
+
+TILES = (16, 32, 64, 128)  # tokens; Triton has no matrix product below 16
+LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must fit into a multiprocessor's memory
+
+
+def longest_tile(head_width: int, number_bytes: int) -> int:
+    """Return the longest sentence, in tokens, that a tile supports for heads of this width and numbers of so many bytes; 0 if none does."""
+    if head_width not in (16, 32, 64, 128):
+        return 0
+    return max((tile for tile in TILES if tile * head_width * number_bytes <= LARGEST_TILE_BYTES), default=0)
+
+
+BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as in DDP: smaller ones are sent earlier, larger ones use the network better
+BUCKET_NUMBERS = BUCKET_BYTES // 4  # DeepSpeed's default of 500 million is 2 GB, more than any gradient of an encoder trained here
+# Up to this share of a word embedding table, only its rows are sent; beyond it, copying them out and back costs what it saves.
+MOST_ROWS = 0.5
+# Parameters that ZeRO 3 gathers at a time and keeps between two uses. DeepSpeed's default of a thousand million is more than nearly
+# all encoders have: it would never release any.
+MOST_LIVE = 50_000_000

@@ -1,4 +1,4 @@
-"""How far a training is, on disk: the progress file, whose presence makes a checkpoint whole."""
+"""Checkpoint files that all engines share: progress, which completes a checkpoint, and random states."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from typing import Any
 
 import torch
 
-from sentdist.disk_errors import words_for
-from sentdist.durable import whole_file
-from sentdist.errors import StoreError, named
-from sentdist.learning.device_random import device_random_state, set_device_random_state
-from sentdist.learning.early_stopping import EarlyStopping
+from sentdist.errors import StoreError, named, words_for
+from sentdist.files import whole_file
+from sentdist.learning.optimization import EarlyStopping
+from sentdist.learning.prefetch import device_random_state, set_device_random_state
 
 PROGRESS_FILE = "progress.json"
 
 
-class UnusableCheckpoint(Exception):  # noqa: N818 - what a reader says of a checkpoint; nobody meets it as an error
-    """Why a checkpoint that is there cannot be gone on from."""
+class UnusableCheckpoint(Exception):  # noqa: N818 - internal, never shown as an error
+    """An existing checkpoint cannot be resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,13 +31,13 @@ class DevScore:
 
 
 def defined(score: float | None) -> float | None:
-    """A dev score as records have it: None where there is none, and where it is not defined, which sessions know as minus infinity."""
+    """Return a dev score as records have it: None if there is none or it is undefined (minus infinity in sessions)."""
     return score if score is not None and math.isfinite(score) else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineFacts:
-    """Which engine wrote a checkpoint: "torch" or "deepspeed", its ZeRO stage (0 for torch) and its number of ranks."""
+    """The engine that wrote a checkpoint: "torch" or "deepspeed", its ZeRO stage (0 for torch) and its number of ranks."""
 
     engine: str
     zero_stage: int
@@ -47,25 +46,20 @@ class EngineFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """Where a training stands between two steps; all that is needed to go on besides the engine's own state.
+    """Position of a training between two steps: all that is needed to resume besides the engine's own state."""
 
-    step: optimizer steps done, hence the number of the next one. epoch, step_in_epoch: the next step's place in the data order.
-    best_score, best_step: of the dev evaluations so far. history: all of them. stopping: the early-stopping rule with its state.
-    seconds: that earlier attempts took to come here, rungs included.
-    """
-
-    step: int
-    epoch: int = 0
+    step: int  # optimizer steps done, hence the number of the next one
+    epoch: int = 0  # of the next step in the data order, like step_in_epoch
     step_in_epoch: int = 0
-    best_score: float | None = None
+    best_score: float | None = None  # of the dev evaluations so far, like best_step
     best_step: int | None = None
     stopping: EarlyStopping | None = None
-    history: tuple[DevScore, ...] = ()
-    seconds: float = field(default=0.0, compare=False)
+    history: tuple[DevScore, ...] = ()  # all dev evaluations so far
+    seconds: float = field(default=0.0, compare=False)  # of earlier attempts up to here, rungs included
 
 
 def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None:
-    """Commit the checkpoint in `folder`, which is whole or absent; StoreError when it cannot be written."""
+    """Commit the checkpoint in `folder`, which is either complete or absent; StoreError if it cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with whole_file(folder / PROGRESS_FILE, synced=True) as part:
@@ -74,13 +68,13 @@ def write_progress(folder: Path, progress: Progress, facts: EngineFacts) -> None
         raise StoreError(
             where=str(folder),
             found=named(error),
-            expected="a folder that can be written",
+            expected="a writable folder",
             remedy="Free some space or choose another place for checkpoints; the previous checkpoint is untouched.",
         ) from error
 
 
 def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
-    """The progress of the checkpoint in `folder`; StoreError when it is missing or damaged, OSError when its disk fails."""
+    """Read the progress of the checkpoint in `folder`; StoreError if it is missing or damaged, OSError if its disk fails."""
     path = folder / PROGRESS_FILE
     try:
         found = json.loads(path.read_text())
@@ -94,20 +88,20 @@ def read_progress(folder: Path) -> tuple[Progress, EngineFacts]:
         raise StoreError(
             where=str(path),
             found=named(error),
-            expected="the progress file of a whole checkpoint",
+            expected="the progress file of a complete checkpoint",
             remedy="Resume from an older checkpoint, or start over.",
         ) from error
 
 
 def _stopping(fields: dict[str, Any]) -> EarlyStopping:
-    """Checkpoints of older versions have a `min_delta`, too, which was always 0."""
+    """Accept `min_delta` of older checkpoints, which was always 0."""
     return EarlyStopping(**{name: value for name, value in fields.items() if (name, value) != ("min_delta", 0.0)})
 
 
 def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> None:
-    """StoreError unless the engine `reads` can go on from what the engine `wrote` saved.
+    """Raise StoreError unless the engine `reads` can resume from what the engine `wrote` saved.
 
-    The torch engine and ZeRO stage 0 save whole states, which fit any number of ranks; ZeRO 1–3 save one share a rank.
+    The torch engine and ZeRO stage 0 save whole states, which fit any number of ranks; ZeRO 1–3 save one shard per rank.
     """
     same_kind = (wrote.engine, wrote.zero_stage) == (reads.engine, reads.zero_stage)
     if not same_kind or (wrote.zero_stage > 0 and wrote.world_size != reads.world_size):
@@ -120,13 +114,13 @@ def check_engine(folder: Path, *, wrote: EngineFacts, reads: EngineFacts) -> Non
 
 
 def save_rng(folder: Path, *, rank: int, world_size: int) -> None:
-    """Write torch's random states of this rank: dropout draws from them; nothing here draws from `random` or NumPy's global state."""
+    """Write torch's random states of this rank, for dropout; sentdist does not use `random` or NumPy's global state."""
     states = {"world_size": world_size, "cpu": torch.get_rng_state(), "cuda": device_random_state()}
     torch.save(states, folder / f"rng-{rank:05d}.pt")
 
 
 def load_rng(folder: Path, *, rank: int, world_size: int) -> None:
-    """Restore what `save_rng` wrote. With another number of ranks the streams have no owner: the caller's seeding then stands."""
+    """Restore the state of `save_rng`. With another number of ranks it has no effect: the caller's seeding applies."""
     path = folder / f"rng-{rank:05d}.pt"
     if not path.exists():
         return

@@ -1,7 +1,4 @@
-"""A bank that lies on a GPU, whole: a step gathers its rows there by index, and nothing of it crosses from the host.
-
-Importing it loads no torch: who only says how long a bank stays needs none.
-"""
+"""Keep a whole bank on a GPU, where each step gathers rows by index without copies from the host. Importing it does not load torch."""
 
 from __future__ import annotations
 
@@ -20,16 +17,16 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sentdist.learning.bank import StoredBank
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
-ROWS_AT_ONCE = 16384  # of each encoder, that are copied together; the host holds no more of a bank than these
+ROWS_AT_ONCE = 16384  # of each encoder, copied together; the host holds no more of a bank than these
 
 
 class DeviceBank:
     """A bank in the memory of one device."""
 
     def __init__(self, table_NSD: Tensor, *, where: str) -> None:
-        """where: the bank, as errors name it."""
+        """where: the bank's name in errors."""
         self._table_NSD, self._where = table_NSD, where
         _tables.add(self)
 
@@ -38,23 +35,22 @@ class DeviceBank:
         return self._table_NSD.nbytes
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """As `BankReader.rows`, on the device; nobody waits for it."""
-        from sentdist.learning.encoder.batch import sent_to
+        """See `BankReader.rows`; on the device, without waiting."""
+        from sentdist.learning.encoder.tokens import sent_to
 
         return self.gathered(sent_to(self.ids(sentence_ids).flatten(), self._table_NSD.device))
 
     def prepared(self, batch: Batch) -> Batch:
-        """As `BankReader.prepared`: only ids, which take no time to send."""
+        """See `BankReader.prepared`: only ids, which are fast to send."""
         return replace(batch, bank_ids=self.ids(batch.regulated_ids))
 
     def augmented(self, batch: Batch) -> Tensor:
-        """As `BankReader.augmented`, on the device."""
         if batch.bank_ids is not None:
             return self.gathered(batch.bank_ids)
         return self.rows(batch.regulated_ids).unflatten(1, batch.regulated_ids.shape)
 
     def ids(self, sentence_ids: np.ndarray) -> Tensor:
-        """Ids as `gathered` takes them, still on the host, where they are checked; DataError for one outside the bank."""
+        """Check ids and return them on the host, as `gathered` takes them; DataError for one outside the bank."""
         import torch
 
         from sentdist.learning.bank import check_ids
@@ -63,13 +59,13 @@ class DeviceBank:
         return torch.from_numpy(np.array(sentence_ids, dtype=np.int64))
 
     def gathered(self, ids: Tensor) -> Tensor:
-        """(N, …, D) rows of ids, of any shape, that lie on the device: one operation there."""
+        """Return the (N, …, D) rows of ids of any shape on the device, in one operation there."""
         return self._table_NSD.index_select(1, ids.flatten()).unflatten(1, ids.shape)
 
 
 @dataclass(kw_only=True)
 class _Shelf:
-    """What stays for the next training: a bank, by what it is and where it lies."""
+    """The bank that is kept for the next training, with its identity and device."""
 
     identity: Hashable = None
     bank: DeviceBank | None = None
@@ -81,8 +77,9 @@ _shelf: _Shelf | None = None
 
 @contextmanager
 def bank_stays() -> Iterator[None]:
-    """Inside, the bank that a training had copied to its GPU stays there until a training of this process needs another, or none. It goes
-    with the outermost of these, back to the GPU; outside, a bank goes with its training."""
+    """Inside, a bank stays on the GPU until a training needs another, or none; the outermost context frees it. Outside, it ends with its
+    training.
+    """
     global _shelf
     before, _shelf = _shelf, _shelf or _Shelf()
     try:
@@ -94,7 +91,7 @@ def bank_stays() -> Iterator[None]:
 
 
 def on_device(bank: StoredBank, device: torch.device) -> DeviceBank:
-    """A bank on a device: the one that stayed there, if it is the same, else a copy, for which the one that stayed goes first."""
+    """Return a bank on a device: the kept one if it is the same, else a new copy, after freeing the kept one."""
     identity = (bank.identity, device)
     if _shelf is not None and _shelf.bank is not None and _shelf.identity == identity:
         return _shelf.bank
@@ -106,13 +103,13 @@ def on_device(bank: StoredBank, device: torch.device) -> DeviceBank:
 
 
 def let_bank_go() -> None:
-    """Keep no bank any longer for the next training."""
+    """Free the bank that is kept for the next training."""
     if _shelf is not None:
         _shelf.identity = _shelf.bank = None
 
 
 def bytes_of_banks() -> int:
-    """What banks take of this process's GPU just now."""
+    """Return the bytes that banks occupy on this process's GPU."""
     return sum(bank.num_bytes for bank in _tables)
 
 

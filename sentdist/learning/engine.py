@@ -1,4 +1,4 @@
-"""What moves the parameters of a learner: the protocol of an engine, with plain torch as its first form."""
+"""Engines update the parameters of a learner: the protocol, and the engine in plain torch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,22 @@ from torch.nn.utils import clip_grads_with_norm_
 
 from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
-from sentdist.learning.gradient_buckets import GradientBuckets
+from sentdist.learning.gradient_buckets import GradientBuckets, WordRows
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast
-from sentdist.learning.word_rows import WordRows
 
 STATE_FILE = "engine.pt"
 
 
 class Engine(Protocol):
-    """A learner in training on one rank. All methods but the properties are collective: every rank calls them, in the same order."""
+    """A learner in training on one rank. All methods except properties are collective: every rank calls them in the same order."""
 
     @property
     def learner(self) -> nn.Module:
-        """The module itself, in training mode; under ZeRO stage 3 its parameters are shares (see `weights`)."""
+        """The module, in training mode; under ZeRO stage 3 its parameters are shards (see `weights`)."""
         ...
 
     @property
@@ -43,80 +42,79 @@ class Engine(Protocol):
     def world_size(self) -> int: ...
 
     def encode(self, tokens: TokenBatch) -> Tensor:
-        """(S, D) float32 embeddings with their graph."""
+        """Return (S, D) float32 embeddings with their graph."""
         ...
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradient of this rank's loss; once a step."""
+        """Add the gradient of this rank's loss; once per step."""
         ...
 
     def step(self) -> float:
-        """Average over ranks, clip, move the parameters, advance the schedule, forget the gradients.
+        """Average the gradients over ranks, clip, update parameters and schedule, clear the gradients; return the L2 norm before clipping.
 
-        Returns the L2 norm of the averaged gradient before clipping. TrainingDiverged, on all ranks, when it is not finite: then neither
-        parameters nor optimizer have moved.
+        TrainingDiverged on all ranks if the averaged gradient is not finite; parameters and optimizer are unchanged.
         """
         ...
 
     def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        """`global_mean` and `step` in one, without making the host wait: (3,) float64 on the device: mean loss, sum of votes, norm.
+        """Do `global_mean` and `step` without blocking the host; return (3,) float64 on the device: mean loss, sum of votes, norm.
 
-        When loss or norm is not finite, parameters and optimizer stay as they are, in this step and in all that follow: it is for the
-        caller to look. None, and nothing was done, for an engine that cannot, or that does not run ahead of its device.
+        If loss or norm is not finite, parameters and optimizer stay unchanged in this and all later steps: the caller must check.
+        None, without effect, for an engine that cannot do this or does not run ahead of its device.
         """
         ...
 
     def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
-        """Mean over ranks of a scalar, not finite everywhere as soon as it is not finite on one rank; the sum over ranks of `vote`."""
+        """Return the mean over ranks of a scalar, not finite if it is not finite on any rank, and the sum over ranks of `vote`."""
         ...
 
     def save(self, folder: Path, *, progress: Progress) -> None:
-        """Write weights, optimizer, schedule and each rank's random state; the progress file comes last and makes the checkpoint whole.
+        """Write weights, optimizer, schedule and each rank's random state; the progress file comes last and completes the checkpoint.
 
-        Ranks may be given one folder or one each that are merged later. StoreError when it cannot be written.
+        Ranks may write to one folder or to one each that are merged later. StoreError if it cannot be written.
         """
         ...
 
     def load(self, folder: Path) -> Progress:
-        """Restore what `save` wrote. StoreError when it is damaged or written by an engine that does not fit."""
+        """Restore the state of `save`; StoreError if it is damaged or was written by an incompatible engine."""
         ...
 
     def weights(self) -> dict[str, Tensor]:
-        """The learner's whole state dict on the host, floats in float32: on rank 0; empty on the others."""
+        """Return the learner's whole state dict on the host, floats in float32, on rank 0; empty on the others."""
         ...
 
 
-class Brake:
-    """Keeps one of torch's fused optimizers from moving anything, from the first step on whose loss or norm is not finite. Nobody waits."""
+class NonFiniteGuard:
+    """Skip all steps of a fused torch optimizer from the first non-finite loss or norm on, without blocking the host."""
 
     def __init__(self) -> None:
         self._is_on: Tensor | None = None  # 1: nothing moves
 
     def facts(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
-        """What `Engine.step_unread` gives for a step whose optimizer is still to move."""
+        """Return the result of `Engine.step_unread` for the optimizer step that comes next."""
         facts = torch.cat([mean_and_votes, norm.double()[None]])
         before = torch.zeros((), device=norm.device) if self._is_on is None else self._is_on
         self._is_on = torch.where(torch.isfinite(facts[::2]).all(), before, 1.0)
-        optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # which they ask for
+        optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # fused optimizers read it
         return facts
 
 
 class TorchEngine:
-    """Plain torch: AdamW on every rank, gradients averaged in flat buckets that travel during the backward pass.
+    """Plain torch: AdamW on every rank, gradients averaged in flat buckets during the backward pass.
 
     No DDP wrapper: it would add its own forward, and hide when gradients are averaged.
     """
 
     def __init__(self, learner: nn.Module, optimization: Optimization, *, device: torch.device | str = "cpu") -> None:
-        """Take over `learner`: moved to `device`, put into training mode. All ranks must bring the same weights."""
+        """Take over `learner`: move it to `device`, in training mode. All ranks must bring the same weights."""
         self.learner = learner.to(device).train()
         self.optimization = optimization
         self.device = torch.device(device)
         self.rank, self.world_size = rank_and_world_size()
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
-        self.runs_ahead = self.device.type == "cuda"  # a CPU has nothing to run ahead of
-        self._brake = Brake()
+        self.runs_ahead = self.device.type == "cuda"
+        self._brake = NonFiniteGuard()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         self.buckets = GradientBuckets(self._parameters, words=watched_words(self.learner))
 
@@ -134,7 +132,7 @@ class TorchEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        with self.buckets.travelling():
+        with self.buckets.overlap_reduce():
             loss.backward()
 
     def step(self) -> float:
@@ -190,7 +188,7 @@ class TorchEngine:
 
 
 def watched_words(learner: nn.Module) -> list[WordRows]:
-    """Where the encoders of a learner note which rows of their word embeddings they read; nothing where there is one rank."""
+    """Return the read rows of word embeddings that the learner's encoders record; none for a single rank."""
     if rank_and_world_size()[1] == 1:
         return []
     watched = [part.watched_words(learner) for part in learner.modules() if isinstance(part, SentenceEncoder)]
@@ -198,7 +196,7 @@ def watched_words(learner: nn.Module) -> list[WordRows]:
 
 
 def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A copy of a state dict on the host, floats in float32."""
+    """Return a copy of a state dict on the host, floats in float32."""
     return {
         name: tensor.detach().to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
         for name, tensor in state.items()
@@ -206,7 +204,7 @@ def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def diverged_gradient(grad_norm: float) -> TrainingDiverged:
-    """The error of an engine whose averaged gradient is not finite."""
+    """Return the error for an averaged gradient that is not finite."""
     return TrainingDiverged(
         where="gradient",
         found=f"norm {grad_norm}",

@@ -1,6 +1,6 @@
-"""Gradients as means over ranks: in flat buckets, each of which travels while the backward pass still computes the next.
+"""Average gradients over ranks in flat buckets, each sent while the backward pass computes the next.
 
-Of word embeddings, which are half of a small encoder and two thirds of a multilingual one, the rows travel that the step has read.
+Of word embeddings, half of a small encoder and two thirds of a multilingual one, only the rows that a step has read are sent.
 """
 
 from __future__ import annotations
@@ -16,31 +16,71 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.utils import get_total_norm
 
+from sentdist.learning.bank_shape import BUCKET_BYTES, MOST_ROWS
+from sentdist.learning.encoder.tokens import sent_to
 from sentdist.learning.gather import begin_mean, begin_union, rank_and_world_size
-from sentdist.learning.gradient_pieces import BUCKET_BYTES
-from sentdist.learning.word_rows import WordRows
+
+
+class WordRows:
+    """The rows of a word embedding table (V, D) that are read in a step: on this rank, then on all. The padding row always counts as read.
+
+    Kept on the host, where tokens come from, so that their number is known without waiting for a GPU.
+    """
+
+    def __init__(self, table: Parameter, *, padding: int) -> None:
+        self.table = table
+        self._device, self._padding = table.device, padding
+        self._read_V = torch.zeros(len(table), dtype=torch.uint8)
+        self._of_all_V = self._read_V
+        self._end: Callable[[], None] | None = None
+
+    def read(self, token_ids: Tensor) -> None:
+        """Record that these rows are read. token_ids: on the host."""
+        self._read_V[token_ids] = 1
+
+    def begin_union(self) -> None:
+        """Start sharing the rows with the other ranks, once all are read. Collective, once a step; does not wait."""
+        self._of_all_V = self._read_V.clone()  # a recomputed micro-batch records its rows again while this is being sent
+        self._of_all_V[self._padding] = 1
+        self._end = begin_union(self._of_all_V)
+
+    def of_all(self) -> Tensor | None:
+        """Return the rows (R,) int64 that any rank has read, ascending, on the table's device; None if so many that the whole table should
+        be sent.
+        """
+        self._wait()
+        rows_R = self._of_all_V.nonzero().squeeze(1)
+        return sent_to(rows_R, self._device) if len(rows_R) <= MOST_ROWS * len(self.table) else None
+
+    def forget(self) -> None:
+        """Reset for the next step."""
+        self._wait()
+        self._read_V.zero_()
+
+    def _wait(self) -> None:
+        if self._end is not None:
+            self._end()
+        self._end = None
 
 
 def average_gradients(parameters: Iterable[Parameter]) -> None:
-    """Replace every gradient by its mean over ranks, after a backward pass; nothing to do where there is one rank.
-
-    A parameter without a gradient has none on any rank, for all ranks run the same graph.
-    """
+    """Replace every gradient by its mean over ranks, after a backward pass. All ranks run the same graph, so lack the same gradients."""
     GradientBuckets(parameters, leave_early=False).arrive()
 
 
 class GradientBuckets:
     """The gradients of some parameters on one rank, averaged over all ranks during the backward pass.
 
-    Buckets are filled from the last parameter to the first, as a backward pass comes to them, and leave in this order on all ranks. One
-    leaves once all of its parameters that ever had a gradient have theirs; so in the first step all leave at its end. Micro-batches are
-    one graph (see grad_cache.py): a gradient that comes is whole.
-    A gradient keeps its place in its bucket whoever else has one, for three ranks and more add up in an order that depends on the place.
-    It lies there from then on, so that buckets take no memory beside the gradients. A table of word embeddings has a bucket of its own.
+    Buckets are filled from the last parameter to the first, the order of a backward pass, and are sent in this order on all ranks. A bucket
+    is
+    sent once all its parameters that ever had a gradient have theirs, so in the first step all are sent at the end. Micro-batches are
+    one graph (see grad_cache.py): each gradient arrives whole.
+    A gradient keeps its place in its bucket, since with three ranks and more the order of summation depends on the place. It stays
+    stored there, so that buckets need no extra memory. A table of word embeddings has a separate bucket.
     """
 
     def __init__(self, parameters: Iterable[Parameter], *, words: Sequence[WordRows] = (), leave_early: bool = True) -> None:
-        """words: what is known of tables among the parameters. leave_early: False: all leave in `arrive`."""
+        """words: tables among the parameters whose read rows are known. leave_early: False: send all in `arrive`."""
         self._parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._words = words
         rows_of = {rows.table: rows for rows in words}
@@ -60,8 +100,8 @@ class GradientBuckets:
         weakref.finalize(self, _remove, hooks).atexit = False
 
     @contextmanager
-    def travelling(self) -> Iterator[None]:
-        """Around a step's only backward pass: inside, buckets leave."""
+    def overlap_reduce(self) -> Iterator[None]:
+        """Wrap a step's only backward pass: inside, buckets are sent."""
         self._is_open = True
         try:
             for rows in self._words:
@@ -71,7 +111,7 @@ class GradientBuckets:
             self._is_open = False
 
     def arrive(self) -> None:
-        """Send what has not left, and wait until every gradient is its mean over ranks. Collective."""
+        """Send the remaining buckets and wait until every gradient is its mean over ranks. Collective."""
         if rank_and_world_size()[1] == 1:
             return
         for bucket in self._buckets[self._num_away :]:
@@ -83,12 +123,12 @@ class GradientBuckets:
         self._num_away = 0
 
     def averaged_norm(self) -> Tensor:
-        """The L2 norm of all gradients, once they have arrived. Collective."""
+        """Return the L2 norm of all averaged gradients. Collective."""
         self.arrive()
         return get_total_norm([parameter.grad for parameter in self._parameters if parameter.grad is not None], foreach=True)
 
     def _take(self, number: int, parameter: Parameter) -> None:
-        """A gradient has come, of that bucket."""
+        """Handle a new gradient of that bucket."""
         if not self._is_open:
             return
         self._buckets[number].take(parameter, is_late=number < self._num_away)
@@ -99,10 +139,10 @@ class GradientBuckets:
 
 @dataclass(kw_only=True)
 class _Bucket:
-    """Some parameters of one type, and where their gradients are in a step: here or away.
+    """Parameters of one type, and the state of their gradients in a step.
 
-    known: those that had a gradient in an earlier step; None: this is the first step. here: whose gradients have come in this one.
-    late: whose gradients came when the bucket had left, for they never had one before. end: waits until the bucket has arrived.
+    known: had a gradient in an earlier step; None: this is the first. here: gradients computed in this step.
+    late: gradients computed after the bucket was sent, their first ever. end: waits until the bucket has arrived.
     """
 
     parameters: Sequence[Parameter]
@@ -117,7 +157,7 @@ class _Bucket:
 
     def take(self, parameter: Parameter, *, is_late: bool) -> None:
         if parameter in self.here:
-            raise RuntimeError("a second backward pass in one step would add to gradients that are on their way to the other ranks")
+            raise RuntimeError("a second backward pass in one step would change gradients that are being sent to the other ranks")
         self.here.add(parameter)
         if is_late:
             self.late.append(parameter)
@@ -134,7 +174,7 @@ class _Bucket:
         self.here, self.late, self.end = set(), [], None
 
     def _send(self, some: Sequence[Parameter]) -> Callable[[], None] | None:
-        """Let the gradients of some of the parameters leave, each at its place among zeros; what ends their travel."""
+        """Send the gradients of some of the parameters, each at its place among zeros; return what waits for them."""
         if not some:
             return None
         only, chosen = len(self.parameters) == 1, set(some)
@@ -148,10 +188,10 @@ class _Bucket:
 
 @dataclass(kw_only=True)
 class _TableBucket(_Bucket):
-    """A table of word embeddings. Its gradient does not lie in a bucket: rows are taken out of it and put back.
+    """A table of word embeddings. Its gradient is not stored in a bucket: rows are copied out and back.
 
-    is_lookup: whether rows that were not read have the gradient 0, as it is with a lookup, looked at when rows are to travel for the first
-    time. There may be models that read rows by other numbers than those of their tokens; their tables travel whole.
+    is_lookup: rows that were not read have gradient 0, as in a lookup; checked when rows are first sent.
+    Models that read other rows than those of their tokens send whole tables.
     """
 
     rows: WordRows
@@ -183,9 +223,9 @@ def _on_any_rank(flag: Tensor) -> bool:
 
 
 def _filled(parameters: Sequence[Parameter], *, alone: set[Parameter]) -> list[list[Parameter]]:
-    """Buckets of at most about BUCKET_BYTES, from the last parameter to the first; tensors of two types are never in one.
+    """Return buckets of at most about BUCKET_BYTES, from the last parameter to the first, each of one type.
 
-    alone: parameters with a bucket of their own.
+    alone: parameters with a separate bucket.
     """
     buckets: list[list[Parameter]] = []
     num_bytes = 0
@@ -201,7 +241,7 @@ def _filled(parameters: Sequence[Parameter], *, alone: set[Parameter]) -> list[l
 
 
 def _calls(buckets: weakref.ref[GradientBuckets], number: int) -> Callable[[Tensor], None]:
-    """A hook of a parameter. A learner outlives its engine, and must not keep it."""
+    """Return a hook of a parameter. The reference is weak: a learner outlives its engine and must not keep it."""
 
     def take(parameter: Tensor) -> None:
         if (found := buckets()) is not None:

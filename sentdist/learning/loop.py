@@ -1,4 +1,4 @@
-"""One training step after another, and what happened in each."""
+"""The training loop, and the report of each step."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import TrainingDiverged
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, diverged_gradient
 from sentdist.learning.gather import by_share, largest_share, seconds_waited
 from sentdist.learning.grad_cache import encode_in_micro_batches
 from sentdist.learning.objective import Objective
-from sentdist.learning.to_host import begin_to_host
+from sentdist.learning.prefetch import begin_to_host
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepSeconds:
-    """Where a step's wall-clock seconds went on this rank; waiting for other ranks is counted once, under `waiting`.
+    """Wall-clock seconds of a step on this rank by part; waiting for other ranks counts only as `waiting`.
 
-    On a GPU the host runs ahead: what the device still owes shows up where the host first needs a result, in `waiting` or `optimizer`.
+    On a GPU the host runs ahead: pending device work appears where the host first needs a result, in `waiting` or `optimizer`.
     """
 
     data: float
@@ -41,21 +41,16 @@ class StepSeconds:
 
 @dataclass(frozen=True, kw_only=True)
 class StepReport:
-    """What one optimizer step did.
+    """Result of one optimizer step."""
 
-    step: its number, from 0. loss: nats, mean over the anchors of all ranks. grad_norm: L2, of the averaged gradient, before clipping.
-    lr: the learning rate it used. num_sentences: of the global batch, all columns. votes: see `train_steps`.
-    is_latest: whether no later step has begun: only then is the engine's state the one that this step left.
-    """
-
-    step: int
-    loss: float
-    grad_norm: float
+    step: int  # its number, from 0
+    loss: float  # nats, mean over the anchors of all ranks
+    grad_norm: float  # L2, of the averaged gradient, before clipping
     lr: float
-    num_sentences: int
+    num_sentences: int  # of the global batch, all columns
     seconds: StepSeconds
-    votes: float = 0.0
-    is_latest: bool = True
+    votes: float = 0.0  # see `train_steps`
+    is_latest: bool = True  # no later step has begun: only then is the engine's state that of this step
 
 
 def train_steps(
@@ -69,22 +64,25 @@ def train_steps(
     is_read: Callable[[int], bool] = lambda step: True,
     is_read_late: Callable[[int], bool] = lambda step: False,
 ) -> Iterator[StepReport]:
-    """Train one step per batch and say what happened.
+    """Train one step per batch and yield its report.
 
-    The loop does not log, checkpoint or evaluate: whoever draws from it decides what to do between two steps.
-    Stopping early is ceasing to draw.
-    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
-    vote: asked at each step for a number; its sum over ranks comes with the report, in the collective of the loss.
-    is_read: whether the caller looks at what a step left behind, by the number of the step. An engine that runs ahead of a GPU is
-    waited for only after such steps: the reports of those before come with theirs, and until then nothing may be saved, scored or stopped.
-    is_read_late: of the others, those whose numbers alone are looked at: their report, with those before, comes once the next step has
-    begun, so that the GPU has work while the host waits for them. What the caller does then may change what `is_read` says of that step.
-    Every rank draws equally often. TrainingDiverged, on all ranks, when a loss or gradient is not finite on any:
-    before the optimizer is touched.
+    The loop does not log, checkpoint or evaluate: the caller decides what to do between two steps, and stops early by ceasing to iterate.
+    Every rank must draw equally often.
+
+    Args:
+        micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
+        vote: returns a number at each step; the report has its sum over ranks, from the collective of the loss.
+        is_read: whether the caller needs the state after this step. An engine that runs ahead of a GPU is waited for only after such steps:
+            the reports of earlier ones come with theirs; before that do not save, score or stop.
+        is_read_late: of the other steps, those whose numbers are needed: their report, with earlier ones, comes once the next step has
+            begun,
+            so that the GPU has work while the host waits. The caller may then change what `is_read` returns for that next step.
+    Raises:
+        TrainingDiverged: on all ranks, if a loss or gradient is not finite on any; the optimizer is not touched.
     """
     clock = _Clock()
     unread: list[_Unread] = []
-    on_their_way: Callable[[], Tensor] | None = None  # of all that are unread
+    on_their_way: Callable[[], Tensor] | None = None  # copy of all unread facts
     for step, batch in enumerate(batches, start=start):
         data = clock.lap()
         embeddings = _embed(engine, objective, batch, micro_batch=micro_batch)
@@ -117,8 +115,9 @@ def train_steps(
 
 
 def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: int | None) -> Tensor:
-    """(C·B, D) embeddings of a batch for its loss. Engines count on a pass through them at each step, so of a batch whose embeddings the
-    loss does not read, one sentence is encoded."""
+    """Return the (C·B, D) embeddings of a batch; of one sentence if the loss reads none, since engines need a pass through them at each
+    step.
+    """
     if not objective.reads_embeddings:
         return encode_in_micro_batches(engine.encode, batch.tokens.take([0]), micro_batch=micro_batch, most=1)
     most = batch.num_columns * largest_share(batch.num_rows_of_all)
@@ -126,7 +125,7 @@ def _embed(engine: Engine, objective: Objective, batch: Batch, *, micro_batch: i
 
 
 def _step_and_read(engine: Engine, step: int, local_loss: Tensor, embeddings: Tensor, batch: Batch, *, vote: float) -> Tensor:
-    """As `Engine.step_unread`, but the loss is looked at before the optimizer is touched, and the gradient before it moves anything."""
+    """Like `Engine.step_unread`, but read the loss before the optimizer step, and the gradient before it moves anything."""
     loss, votes = engine.global_mean(local_loss, vote=vote)
     if not math.isfinite(loss):
         raise _diverged(step, loss, batch, f"{float(local_loss.detach())} on this one ({_non_finite(embeddings, batch)})")
@@ -139,30 +138,26 @@ def _step_and_read(engine: Engine, step: int, local_loss: Tensor, embeddings: Te
 
 @dataclass(frozen=True, kw_only=True)
 class _Unread:
-    """A step that was taken, and whose outcome the host has not read yet: on a GPU it may still be computed.
-
-    batch: without what lies on the device. facts: see `Engine.step_unread`.
-    """
+    """A step whose outcome the host has not read yet: a GPU may still compute it."""
 
     step: int
-    batch: Batch
-    facts: Tensor
+    batch: Batch  # without its tensors on the device
+    facts: Tensor  # see `Engine.step_unread`
     lr: float
     seconds: StepSeconds
 
 
 def _facts_of(unread: list[_Unread]) -> Tensor:
-    """(N, 3), those of some steps one below the other."""
     return torch.stack([one.facts for one in unread])
 
 
 def _reports(unread: list[_Unread], facts_of_all: Callable[[], Tensor], clock: _Clock, *, is_latest: bool = True) -> Iterator[StepReport]:
-    """The reports of some steps; the device is waited for once, in the last one's seconds. is_latest: of the last of them."""
+    """Yield the reports of some steps; the time waited for the device counts for the last. is_latest: of the last of them."""
     facts = facts_of_all().tolist()
     waited = clock.lap()
     for one, (loss, votes, grad_norm) in zip(unread, facts, strict=True):
         if not math.isfinite(loss):
-            raise _diverged(one.step, loss, one.batch, "no more is known of it: it was read later")
+            raise _diverged(one.step, loss, one.batch, "without details, since it was read late")
         if not math.isfinite(grad_norm):
             raise _in_step(one.step, diverged_gradient(grad_norm))
         is_last = one is unread[-1]
@@ -177,18 +172,18 @@ def _reports(unread: list[_Unread], facts_of_all: Callable[[], Tensor], clock: _
             seconds=seconds,
             is_latest=is_latest and is_last,
         )
-    clock.lap()  # what the caller did between two steps is not the step's
+    clock.lap()  # the caller's time between two steps is not counted
     clock.take_waiting()
 
 
 class _Clock:
-    """Laps without the time waited for other ranks, which it adds up aside."""
+    """Measures laps without the time waited for other ranks, which it sums separately."""
 
     def __init__(self) -> None:
         self._at, self._waited, self._waiting = time.perf_counter(), seconds_waited(), 0.0
 
     def lap(self) -> float:
-        """Seconds since the last lap, less those waited."""
+        """Return the seconds since the last lap, less those waited."""
         now, waited = time.perf_counter(), seconds_waited()
         seconds = now - self._at - (waited - self._waited)
         self._waiting += waited - self._waited
@@ -196,7 +191,7 @@ class _Clock:
         return seconds
 
     def take_waiting(self) -> float:
-        """Seconds waited in the laps since the last call."""
+        """Return the seconds waited in the laps since the last call."""
         waiting, self._waiting = self._waiting, 0.0
         return waiting
 
@@ -206,7 +201,7 @@ def _in_step(step: int, error: TrainingDiverged) -> TrainingDiverged:
 
 
 def _non_finite(embeddings: Tensor, batch: Batch) -> str:
-    """Which sentences' embeddings are to blame."""
+    """Name the sentences whose embeddings are not finite."""
     bad = torch.nonzero(~torch.isfinite(embeddings.detach()).all(dim=1)).flatten().tolist()
     columns_and_rows = [divmod(place, batch.num_rows) for place in bad]
     ids = [int(batch.sentence_ids[column, batch.first_row + row]) for column, row in columns_and_rows[:8]]
@@ -219,6 +214,5 @@ def _diverged(step: int, loss: float, batch: Batch, here: str) -> TrainingDiverg
         where=f"step {step}, {rows}",
         found=f"loss {loss} over all workers, {here}",
         expected="a finite loss",
-        remedy="The optimizer was not touched. Look at these rows; resume from the last checkpoint with a smaller "
-        "learning rate or in fp32.",
+        remedy="The optimizer was not touched. Check these rows; resume from the last checkpoint with a smaller learning rate or in fp32.",
     )

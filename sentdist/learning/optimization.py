@@ -1,20 +1,58 @@
-"""How parameters move: AdamW, which of them decay, and how the learning rate runs."""
+"""Optimizer settings: AdamW, parameter groups, learning rate schedule and early stopping."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.lr_scheduler import LRScheduler
 from transformers import get_scheduler
 
 from sentdist.errors import RecipeError
-from sentdist.learning.learner import Learner
+from sentdist.learning.encoder.tokens import TokenBatch
+from sentdist.learning.objective import Objective, OwnRate, part_of
 from sentdist.learning.precision import PRECISIONS
+
+
+class Learner(nn.Module):
+    """An encoder with the heads of its objective, if any (regression head, relation table, classifiers).
+
+    One module, so that one optimizer updates both, one norm clips both, and ZeRO shards both. `forward` is the encoder's; the objective
+    calls its heads as modules: ZeRO stage 3 gathers their weights only then.
+    With `freeze_encoder` the encoder gets no gradient, graph or optimizer state; weights that a head shares with it are frozen, too.
+    """
+
+    def __init__(self, encoder: nn.Module, objective: Objective, *, freeze_encoder: bool = False) -> None:
+        super().__init__()
+        if freeze_encoder:
+            encoder.requires_grad_(False)
+        self.encoder = encoder
+        self.heads = objective if isinstance(objective, nn.Module) else None
+        self._objective = (objective,)  # in a tuple, so that torch does not count its parameters twice
+
+    def forward(self, tokens: TokenBatch) -> Tensor:
+        embeddings: Tensor = self.encoder(tokens)
+        return embeddings
+
+    def own_rates(self) -> Iterator[OwnRate]:
+        """Yield the parameters of the objective with another rate than the encoder's."""
+        return self._objective[0].own_rates()
+
+
+def encoder_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the encoder's part of a learner's state dict, under the encoder's own names."""
+    return part_of(state, "encoder.")
+
+
+def head_weights(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return the objective's part of a learner's state dict; empty if it has no parameters."""
+    return part_of(state, "heads.")
+
 
 SCHEDULES = {
     "linear": "linear",  # warm-up, then linearly down to 0 at the last step
@@ -32,20 +70,24 @@ class ParameterGroup(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Optimization:
-    """What an engine needs to know to move parameters; equal values give equal steps in every engine.
+    """Optimizer settings of an engine; equal values give equal steps in every engine.
 
-    num_steps: length of the schedule in optimizer steps.
-    lr: peak learning rate. warmup_fraction: part of the schedule, in [0, 1], in which it rises from 0.
-    schedule_stretch: length of the schedule in num_steps. Above 1 the training ends before its schedule does,
-    as in the STS regression paper's code.
-    weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
-    clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
-    layer_decay: factor of the learning rate from each transformer layer to the one below it;
-        the last layer, the embeddings and all heads have the full rate (as the STS regression paper's code has it, arXiv 2406.05326). 1:
-        one rate for all.
-    precision: "fp32" or "tf32", which the process distinguishes (see precision.py), or "bf16": bfloat16 autocast over float32 weights
-        (embeddings come out in float32 either way).
-    RecipeError for a value out of range.
+    Args:
+        num_steps: length of the training in optimizer steps.
+        lr: peak learning rate.
+        warmup_fraction: part of the schedule, in [0, 1], in which the rate rises from 0.
+        schedule_stretch: length of the schedule in num_steps; above 1 the training ends before its schedule, as in the code of the STS
+            regression paper.
+        weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
+        clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
+        layer_decay: factor of the learning rate from each transformer layer to the one below it; the last layer, the embeddings and all
+            heads
+            have the full rate (as in the STS regression paper's code, arXiv 2406.05326). 1: one rate for all.
+        precision: "fp32" or "tf32", which the process sets (see precision.py), or "bf16": bfloat16 autocast over float32 weights;
+            embeddings
+            are float32 in all three.
+    Raises:
+        RecipeError: a value out of range.
     """
 
     num_steps: int
@@ -59,42 +101,40 @@ class Optimization:
     precision: str = "fp32"
 
     def __post_init__(self) -> None:
-        _require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1", "Train on a corpus with at least one batch of rows.")
-        _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is a good start.")
+        _require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1", "Use a corpus with at least one batch of rows.")
+        _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is usual.")
         _require(0 <= self.warmup_fraction <= 1, "warmup_fraction", self.warmup_fraction, "a fraction from 0 to 1", "0.1 is usual.")
         _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}", "Choose one of them.")
         stretches = 1 <= self.schedule_stretch < math.inf
-        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number from 1 up", "1: as long as the training.")
-        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number from 0 up", "0.01 is usual.")
+        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number, 1 or more", "1: as long as the training.")
+        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number, 0 or more", "0.01 is usual.")
         clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
         _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
-        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual, 1 is off.")
+        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual; 1: no decay.")
         _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}", "Choose one of them.")
 
     @property
     def num_schedule_steps(self) -> int:
-        """Steps that the schedule is made for."""
+        """Length of the schedule in optimizer steps."""
         return math.ceil(self.num_steps * self.schedule_stretch)
 
     @property
     def num_warmup_steps(self) -> int:
-        """Steps in which the learning rate rises, from 0 at the first. None of a single step, which would learn nothing."""
+        """Steps in which the learning rate rises, from 0 at the first; 0 for a training of a single step, which would learn nothing."""
         return 0 if self.num_steps == 1 else math.ceil(self.num_schedule_steps * self.warmup_fraction)
 
 
 def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
-    """AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101; betas .9, .999, eps 1e-8), fused, over the groups of `parameter_groups`."""
+    """Return AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101; betas .9, .999, eps 1e-8), fused, over the groups of `parameter_groups`."""
     return torch.optim.AdamW([dict(group) for group in parameter_groups(module, optimization)], lr=optimization.lr, fused=True)
 
 
 def parameter_groups(module: nn.Module, optimization: Optimization) -> list[ParameterGroup]:
-    """The trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
+    """Group the trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
 
     Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions.
-    What `own_rates` of the module names, as a `Learner` with its objective does, has its own rate or decay instead, and no layer decay.
-
-    Raises:
-        RecipeError: a layer decay where no layer has a number (ALBERT has one layer, used many times).
+    Parameters of `Learner.own_rates` have their own rate or decay instead, and no layer decay.
+    RecipeError for a layer decay where layers are not numbered (ALBERT has one layer, used many times).
     """
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     layers = {layer for name, _ in named if (layer := _layer_of(name)) is not None}
@@ -104,10 +144,7 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
         has_effect, "layer_decay", optimization.layer_decay, "1 for an encoder whose layers share weights", "Set training.layer_decay=1."
     )
     own = _own_settings(module)
-    groups: dict[tuple[float, float], list[nn.Parameter]] = {
-        (optimization.lr, optimization.weight_decay): [],
-        (optimization.lr, 0.0): [],
-    }
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {(optimization.lr, optimization.weight_decay): [], (optimization.lr, 0.0): []}
     for name, parameter in named:
         layer = _layer_of(name)
         rate = optimization.lr if layer is None else optimization.lr * optimization.layer_decay ** (depth - layer)
@@ -119,9 +156,10 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
 
 
 def _layer_of(name: str) -> int | None:
-    """Number of the transformer layer that a parameter belongs to, from 0 next to the embeddings; None outside all layers.
+    """Return the number of a parameter's transformer layer, from 0 next to the embeddings; None outside all layers.
 
-    None, too, for the table of distances that T5 keeps in its first layer and reads in all: MPNet keeps its own outside, and the released
+    Also None for T5's table of distances, which is stored in its first layer and read in all: MPNet stores its own outside, and the
+    released
     code of BEiT (arXiv 2106.08254, `get_num_layer_for_vit`) gives a shared table the last layer's rate.
     """
     if ".relative_attention_bias." in name:
@@ -131,14 +169,13 @@ def _layer_of(name: str) -> int | None:
 
 
 def _own_settings(module: nn.Module) -> dict[int, tuple[float | None, float | None]]:
-    """Learning rate and weight decay of the parameters that have their own, by the parameter's identity."""
+    """Return learning rate and weight decay of the parameters with own ones, by the parameter's identity."""
     rates = module.own_rates() if isinstance(module, Learner) else ()
     return {id(parameter): (one.learning_rate, one.weight_decay) for one in rates for parameter in one.parameters}
 
 
 def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LRScheduler:
-    """The learning rate over `num_steps` steps; the first step of a warm-up has learning rate 0,
-    as everywhere with transformers' schedules."""
+    """Return the learning rate schedule over `num_steps` steps; as in transformers, the first warm-up step has learning rate 0."""
     scheduler: LRScheduler = get_scheduler(
         SCHEDULES[optimization.schedule],
         optimizer=optimizer,
@@ -151,3 +188,43 @@ def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LR
 def _require(holds: bool, field: str, found: object, expected: str, remedy: str) -> None:
     if not holds:
         raise RecipeError(where=f"train.{field}", found=repr(found), expected=expected, remedy=remedy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlyStopping:
+    """The rule "stop when the loss has not decreased for `patience` intervals", with its state; immutable: `after` returns the next one.
+
+    Covers both readings of RCL's "3 steps" (arXiv 2209.13241, App. A.1.1, which does not specify): an interval of one optimizer step uses
+    the
+    raw loss, an interval of, e.g., a tenth of an epoch its mean loss. On noisy batches the first stops after some ten steps.
+    "Not decreased" compares with the lowest loss so far; the last weights are kept.
+    """
+
+    patience: int = 3  # intervals without a new lowest loss that end the training
+    steps_per_interval: int = 1  # optimizer steps
+    lowest: float | None = None  # the state begins here
+    num_waited: int = 0
+    loss_sum: float = 0.0  # of the incomplete interval, like num_steps
+    num_steps: int = 0
+
+    def __post_init__(self) -> None:
+        for field, value in (("patience", self.patience), ("steps_per_interval", self.steps_per_interval)):
+            if value < 1:
+                raise RecipeError(
+                    where=f"stopping.{field}", found=repr(value), expected="at least 1", remedy="The paper waits for 3 steps."
+                )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training should stop now."""
+        return self.num_waited >= self.patience
+
+    def after(self, loss: float) -> EarlyStopping:
+        """Return the state after one more optimizer step with this loss (nats, global mean)."""
+        loss_sum, num_steps = self.loss_sum + loss, self.num_steps + 1
+        if num_steps < self.steps_per_interval:
+            return replace(self, loss_sum=loss_sum, num_steps=num_steps)
+        mean = loss_sum / num_steps
+        if self.lowest is None or mean < self.lowest:
+            return replace(self, lowest=mean, num_waited=0, loss_sum=0.0, num_steps=0)
+        return replace(self, num_waited=self.num_waited + 1, loss_sum=0.0, num_steps=0)

@@ -1,4 +1,4 @@
-"""Other wordings of a sentence by a sequence-to-sequence model that the user names (SupMPN, Table A1)."""
+"""Paraphrase sentences with a sequence-to-sequence model that the user names (SupMPN, Table A1)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, first_line
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer
-from sentdist.learning.encoder.quiet import without_bars
+from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer, without_bars
 from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples
-SENTENCES_PER_BATCH = 64  # in another batch a sentence has another answer
+SENTENCES_PER_BATCH = 64  # in another batch a sentence gets another paraphrase
 
 
 def paraphrase(
@@ -30,21 +29,24 @@ def paraphrase(
     seed: int = 0,
     device: torch.device | str = "cpu",
 ) -> list[str]:
-    """Return a paraphrase of each sentence, in their order; the sentence itself where the model says nothing.
+    """Return a paraphrase of each sentence, in their order; the sentence itself where the model generates nothing.
 
-    checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) that was trained to paraphrase;
-    `prefix` is put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
     Words are sampled from the likeliest that hold 95 % of the probability, so that equal sentences get different paraphrases.
-    The same seed, sentences and machine give the same answers; nothing else is drawn from torch's generators.
-    SupMPN takes Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
-    Raises EncoderError where no checkpoint is named, where there is none, or where it cannot write sentences.
+    The same seed, sentences and machine give the same paraphrases; torch's generators are restored afterwards.
+    SupMPN uses Parrot, a T5, for about half of the entailments. Source: Dehghan and Amasyali 2022, Appendix A.1 (PP).
+
+    Args:
+        checkpoint: a folder or hub id (at `revision`) of an encoder-decoder (T5, BART …) trained to paraphrase.
+        prefix: put before each sentence, as T5's task names are (Parrot: "paraphrase: ").
+    Raises:
+        EncoderError: no checkpoint is named or found, or it cannot generate text.
     """
     if checkpoint is None:
         raise EncoderError(
             where="augmentation.checkpoint",
             found="none",
             expected="a sequence-to-sequence model that paraphrases (a folder, or a hub id with its revision)",
-            remedy="Name one, such as a T5 trained on paraphrases; none comes with sentdist.",
+            remedy="Name one, e.g. a T5 trained on paraphrases; sentdist includes none.",
         )
     folder = find_checkpoint(checkpoint, revision=revision)
     tokenizer, model = load_tokenizer(folder), _load(folder).to(device).eval()
@@ -61,8 +63,7 @@ def paraphrase(
 
 @contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """The generators that are drawn from start at `seed`, and go on afterwards where they were. torch.manual_seed would seed those of all
-    GPUs, which fork_rng gives back of the devices named to it alone."""
+    """Seed the generators in use, then restore them. torch.manual_seed would seed all GPUs; fork_rng restores only the given ones."""
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
         torch.random.default_generator.manual_seed(seed)
@@ -98,5 +99,5 @@ def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate
             where=f"paraphrase.checkpoint {folder}",
             found=first_line(error),
             expected="a sequence-to-sequence model such as T5 or BART",
-            remedy="Name a checkpoint that was trained to paraphrase; an encoder cannot write sentences.",
+            remedy="Name a checkpoint trained to paraphrase; an encoder cannot generate text.",
         ) from error

@@ -1,4 +1,4 @@
-"""The relation table of an encoder on disk: one vector and one name a relation, beside the encoder's own files."""
+"""Read and write an encoder's relation table: one vector and one name per relation, beside the encoder's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import load_file, save_file
 
 from sentdist.errors import EncoderError, brief
-from sentdist.reading import read_json_object, reading
+from sentdist.files import read_json_object, reading
 
 VECTORS_FILE = "relations.safetensors"
 NAMES_FILE = "relations.json"
@@ -21,21 +21,17 @@ TENSOR = "relations"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Relations:
-    """The relations of an encoder: K names and their `vectors` (K, D), in the order of their numbers in the corpus.
-
-    pooling: of the embeddings that they were trained with; None: not known.
-    """
+    """The K relation names of an encoder and their `vectors` (K, D), in the order of their numbers in the corpus."""
 
     names: tuple[str, ...]
     vectors: NDArray[np.float32]
-    pooling: str | None = None
+    pooling: str | None = None  # of the embeddings that the vectors were trained with; None: unknown
 
 
 def write_relations(folder: Path, relations: Relations) -> None:
-    """Write relations.safetensors and relations.json into an encoder's folder.
+    """Write relations.safetensors and relations.json, which other libraries ignore, into an encoder's folder.
 
-    sentence-transformers and transformers load the folder as before: neither knows these two files.
-    EncoderError unless names are distinct and there is a finite vector for each.
+    EncoderError unless names are distinct and each has a finite vector.
     """
     _check(folder, relations.names, relations.vectors)
     save_file({TENSOR: np.ascontiguousarray(relations.vectors, dtype=np.float32)}, folder / VECTORS_FILE)
@@ -44,17 +40,17 @@ def write_relations(folder: Path, relations: Relations) -> None:
 
 
 def has_relations(folder: Path) -> bool:
-    """Whether an encoder's folder carries a relation table."""
+    """Whether an encoder's folder has a relation table."""
     return (folder / NAMES_FILE).is_file() and (folder / VECTORS_FILE).is_file()
 
 
 def read_relations(folder: Path) -> Relations:
-    """The relation table beside an encoder. EncoderError when it is absent, unreadable, or names and vectors do not fit each other."""
-    said = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
-    remedy = "Score it without relations, or take an encoder that a relational objective has trained."
-    values = read_json_object(folder / NAMES_FILE, expected=said, remedy=remedy, kind=EncoderError)
+    """Read the relation table beside an encoder; EncoderError if it is absent, unreadable or inconsistent."""
+    expected = f"a readable relation table: {VECTORS_FILE} and {NAMES_FILE} beside the encoder"
+    remedy = "Score it without relations, or use an encoder trained with a relational objective."
+    values = read_json_object(folder / NAMES_FILE, expected=expected, remedy=remedy, kind=EncoderError)
     names, pooling = values.get("names"), values.get("pooling")
-    with reading(folder / VECTORS_FILE, expected=said, remedy=remedy, kind=EncoderError):
+    with reading(folder / VECTORS_FILE, expected=expected, remedy=remedy, kind=EncoderError):
         vectors_KD = load_file(folder / VECTORS_FILE)[TENSOR]
     if not isinstance(names, list):
         raise EncoderError(where=str(folder / NAMES_FILE), found=brief(names), expected="a list of names", remedy=remedy)

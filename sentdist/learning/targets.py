@@ -1,4 +1,4 @@
-"""What auxiliary tasks learn to predict: for each sentence the shares of its tags and of its words, looked up by id."""
+"""Targets of the auxiliary tasks: for each sentence the shares of its tags and words, looked up by id."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import sent_to
+from sentdist.learning.encoder.tokens import sent_to
 
 
 class TargetRows(Protocol):
-    """The targets of K sentences: tags dense, words sparse, for a sentence has a dozen of 10–30 thousand."""
+    """The targets of K sentences: tags dense; words sparse, since a sentence has a dozen of 10–30 thousand."""
 
     @property
     def pos(self) -> np.ndarray:
@@ -22,7 +22,7 @@ class TargetRows(Protocol):
 
     @property
     def bow_rows(self) -> np.ndarray:
-        """(E,) which of the K sentences an entry belongs to, ascending."""
+        """(E,) index of the sentence that an entry belongs to, ascending."""
         ...
 
     @property
@@ -46,34 +46,31 @@ class TargetReader(Protocol):
     def num_words(self) -> int: ...
 
     def rows(self, sentence_ids: np.ndarray) -> TargetRows:
-        """The targets of K sentence ids (any shape, read in order); DataError for an id outside the corpus."""
+        """Return the targets of K sentence ids (any shape, read in order); DataError for an id outside the corpus."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class WordShares:
-    """The shares of words in S sentences as entries (row, word, share) on one device.
+    """The shares of words in S sentences as entries (row, word, share) on one device."""
 
-    rows, words: (E,) int64. shares: (E,) float. num_rows: S.
-    """
-
-    rows: Tensor
-    words: Tensor
-    shares: Tensor
-    num_rows: int
+    rows: Tensor  # (E,) int64
+    words: Tensor  # (E,) int64
+    shares: Tensor  # (E,) float
+    num_rows: int  # S
 
     @property
     def mass(self) -> Tensor:
-        """(S,) sum of a sentence's shares: 1, or 0 where it has no word of the vocabulary."""
+        """(S,) sum of a sentence's shares: 1, or 0 if it has no word of the vocabulary."""
         return self.summed(self.shares)
 
     def summed(self, values_E: Tensor) -> Tensor:
-        """(S,) sums of the entries' values, sentence by sentence."""
+        """Return (S,) sums of the entries' values per sentence."""
         return values_E.new_zeros(self.num_rows).index_add(0, self.rows, values_E)
 
 
 def as_tensors(rows: TargetRows, *, like: Tensor) -> tuple[Tensor, WordShares]:
-    """Tags (K, V) and words of K sentences as tensors of the device and type of the embeddings `like`."""
+    """Return tags (K, V) and words of K sentences as tensors with the device and type of the embeddings `like`."""
     pos_KV = _floats(rows.pos, like)
     ids = [sent_to(torch.from_numpy(np.asarray(ids, dtype=np.int64)), like.device) for ids in (rows.bow_rows, rows.bow_words)]
     return pos_KV, WordShares(rows=ids[0], words=ids[1], shares=_floats(rows.bow_shares, like), num_rows=len(pos_KV))

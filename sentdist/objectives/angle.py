@@ -1,17 +1,17 @@
-"""AnglE: graded pairs ranked by a similarity that does not saturate (Li & Li 2024)."""
+"""AnglE: rank graded pairs by a similarity that does not saturate (Li & Li 2024)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.cosent import ranked_pairs
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="angle",
@@ -26,9 +26,9 @@ PAPER = Citation(
 
 
 class AnglE(ObjectiveSpec):
-    """Graded pairs in the order of their labels, by a similarity with a slope where the cosine has none (Li & Li 2024).
+    """Rank graded pairs by their labels, with a similarity that has a gradient where the cosine has none (Li & Li 2024).
 
-    Its authors add it to CoSENT and to InfoNCE: a `sum`, with cosines at test.
+    The authors add it to CoSENT and InfoNCE: use it in a `sum`; evaluation uses cosines.
     """
 
     title: ClassVar[str] = "ranking of graded pairs by angle (AnglE, Li & Li 2024)"
@@ -40,20 +40,21 @@ class AnglE(ObjectiveSpec):
     temperature: Temperature = 0.05  # differences of similarities are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """The loss, from the pairs of all ranks, as CoSENT's."""
+        """Return the loss over the pairs of all ranks, like CoSENT."""
         return ranked_pairs(angle_similarity, embeddings, batch, temperature=self.temperature)
 
 
 def angle_similarity(first_BD: Tensor, second_BD: Tensor) -> Tensor:
-    """s = | Re⟨z, w⟩ + Im⟨z, w⟩ |,   z, w the embeddings as complex vectors of length 1, their first half the real parts
-    (a zero behind an odd number).
+    """s = | Re⟨z, w⟩ + Im⟨z, w⟩ |,   z, w the embeddings as complex vectors of length 1: the first half of D is real, the second imaginary
+    (odd D: padded with a zero).
 
-    Optimizes, by `cosent` with s for the cosine: the order of s is that of the labels. Re⟨z, w⟩ is the cosine; where that is 1 or −1 and
-        has no slope, Im⟨z, w⟩ has one.
-    Shapes: two of (B, D); s (B,).
-    Range: 0 to √2; 1 for z = w. It is not symmetric: s of (w, z) is | Re − Im |.
-    Source: Li & Li 2024 (arXiv 2309.12871), as sentence-transformers reads its authors' code, and notes that Eq. 3 subtracts
+    Optimizes, as the similarity in `cosent`: the order of s is that of the labels. Re⟨z, w⟩ is the cosine; where it is ±1 and has no slope,
+        Im⟨z, w⟩ has one.
+    Range: 0 to √2; 1 for z = w. Not symmetric: s of (w, z) is | Re − Im |.
+    Source: Li & Li 2024 (arXiv 2309.12871), as in sentence-transformers, which follows the authors' code and notes that Eq. 3 subtracts
         in the other order.
+    Shapes:
+        Both inputs (B, D); s (B,).
     """
     from torch.nn import functional as F
 

@@ -1,4 +1,4 @@
-"""Which channels of an embedding stand for tags and which for words."""
+"""Split an embedding into channels for tags and channels for words."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ TAG_SHARE = 128 / 768  # of the channels, as the poster splits RoBERTa-base's 76
 
 @dataclass(frozen=True, kw_only=True)
 class Channels:
-    """Which part of an embedding of width D stands for what: first the tags' channels, then the words'."""
+    """Number of channels for tags, which come first, and for words."""
 
     pos: int
     bow: int
 
     @classmethod
     def of(cls, width: int, sizes: tuple[int, int] | None = None) -> Channels:
-        """The channels of an encoder of `width`: `sizes` (tags, words), or 128 : 640 of it, rounded;
-        RecipeError unless they add up to the width."""
+        """Return `sizes` (tags, words), or by default 128 : 640 of `width`, rounded; RecipeError if they do not add up to `width`."""
         if sizes is None:
             tags = max(1, round(width * TAG_SHARE))
             sizes = tags, width - tags
@@ -33,19 +32,19 @@ class Channels:
         return cls(pos=sizes[0], bow=sizes[1])
 
     def split(self, embeddings_SD: Tensor) -> tuple[Tensor, Tensor]:
-        """(S, pos) and (S, bow) views."""
+        """Return (S, pos) and (S, bow) views."""
         pos_SD, bow_SD = embeddings_SD.split([self.pos, self.bow], dim=-1)
         return pos_SD, bow_SD
 
 
 def mismatch_of_channels(sizes: tuple[int, int], width: int) -> Mismatch | None:
-    """Why channels of tags and of words do not share out an encoder's width; None where they do."""
+    """Return why the channel sizes do not fit the encoder's width; None if they do."""
     if sum(sizes) == width and min(sizes) >= 1:
         return None
     fitting = Channels.of(width) if width > 1 else None
     return Mismatch(
         found=f"{sizes[0]} + {sizes[1]} = {sum(sizes)}",
         expected=f"two numbers above 0 that add up to the encoder's width, {width}",
-        remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Take a wider encoder.",
+        remedy=f"Write [{fitting.pos}, {fitting.bow}], or leave channels out." if fitting else "Use a wider encoder.",
         where="channels",
     )

@@ -1,18 +1,18 @@
-"""CoSENT: graded pairs ranked by their cosines (Su 2022)."""
+"""CoSENT: rank graded pairs by their cosines (Su 2022)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="cosent",
@@ -27,7 +27,7 @@ PAPER = Citation(
 
 
 class CoSENT(ObjectiveSpec):
-    """Graded pairs in the order of their labels: of two pairs the one with the higher label shall have the higher cosine (Su 2022)."""
+    """Rank graded pairs by their labels: the pair with the higher label should have the higher cosine (Su 2022)."""
 
     title: ClassVar[str] = "ranking of graded pairs by cosine (CoSENT, Su 2022)"
     about: ClassVar[str] = "graded pairs ranked by their cosines: CoSENT"
@@ -38,17 +38,17 @@ class CoSENT(ObjectiveSpec):
     temperature: Temperature = 0.05  # differences of cosines are divided by it
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """The loss, from the pairs of all ranks: each rank has the whole loss, and its gradient of the pairs that are its own."""
+        """Return the loss over the pairs of all ranks: each rank computes all of it, with the gradient of its own pairs."""
         import torch
 
         return ranked_pairs(torch.cosine_similarity, embeddings, batch, temperature=self.temperature)
 
 
 def ranked_pairs(similarity: Callable[[Tensor, Tensor], Tensor], embeddings: Tensor, batch: Batch, *, temperature: float) -> Tensor:
-    """`cosent` of the pairs of all ranks by any similarity, which is given both sides, (B, D) each, and gives (B,).
+    """Return `cosent` over the pairs of all ranks for any similarity of two (B, D) tensors that returns (B,).
 
     Raises:
-        DataError: rows that are no graded pairs.
+        DataError: the rows are not graded pairs.
     """
     from sentdist.learning.gather import gather_rows
     from sentdist.learning.objective import at_least_float32, split_columns
@@ -59,7 +59,7 @@ def ranked_pairs(similarity: Callable[[Tensor, Tensor], Tensor], embeddings: Ten
             where="batch",
             found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
             expected="two columns and a label for every row",
-            remedy="Pairs are ranked by the labels of a graded corpus (kind: graded).",
+            remedy="Use a graded corpus (kind: graded).",
         )
     similarities_M = gather_rows(similarity(first_BD, second_BD), of=batch.num_rows_of_all)
     labels_M = gather_rows(batch.labels.to(similarities_M.device), of=batch.num_rows_of_all)
@@ -70,11 +70,12 @@ def cosent(cosines_M: Tensor, labels_M: Tensor, *, temperature: float) -> Tensor
     """ℓ = ln( 1 + Σ_{y_i < y_j} e^{(cos_i − cos_j)/τ} ),   cos_i the cosine of pair i, y_i its label.
 
     Optimizes: the order of the cosines is that of the labels, which is what Spearman's correlation measures;
-        how far labels lie apart plays no part, and pairs of equal labels are not compared.
-    Shapes: cosines and labels (M,) of all pairs of the global batch. Memory: three (M, M) tensors, 64 MiB each at M = 4096 in float32.
+        the distance between labels plays no part, and pairs of equal labels are not compared.
     Units and reduction: nats, one number for the batch: no mean, so a larger batch has a larger loss.
     Range: at or above 0; 0 where all labels are equal.
     Source: Su 2022 (kexue.fm/archives/8847), its last equation, λ = 1/τ = 20.
+    Shapes:
+        Cosines and labels (M,), of all pairs of the global batch. Memory: three (M, M) tensors, 64 MiB each at M = 4096 in float32.
     """
     import torch
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.info_nce import PAPER
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 
 class Entropy(ObjectiveSpec):
@@ -24,12 +24,12 @@ class Entropy(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["entropy"] = "entropy"
-    phi: float  # weight of the entropy: 0 is InfoNCE, above 0 more certain, below 0 less
+    phi: float  # weight of the entropy: 0 is InfoNCE, above 0 more certain, below 0 less certain
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        from sentdist.learning.anchor_blocks import against_candidates
+        from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(entropy_info_nce, temperature=self.temperature, phi=self.phi), embeddings, batch)
 
@@ -37,15 +37,16 @@ class Entropy(ObjectiveSpec):
 def entropy_info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, temperature: float, phi: float) -> Tensor:
     """Eq. 2:  J_i = −log s_ii − φ Σ_{j≠i} s_ij log s_ij,   s_ij = e^{cos(q_i, ind_j)/τ} / Σ_k e^{cos(q_i, ind_k)/τ}, k = i included.
 
-    Optimizes: Eq. 1, and the certainty about the candidates that are not the anchor's own. −Σ s log s is an entropy H_i ≥ 0, so
+    Optimizes: Eq. 1, and the certainty about the candidates other than the anchor's positive. −Σ s log s is an entropy H_i ≥ 0, so
         J = Eq. 1 + φ·H: **φ > 0 lowers the entropy (more certain), φ < 0 raises it**, φ = 0 is Eq. 1. The paper's grid is .01 … .05.
-    Shapes: as `info_nce`. With hard negatives they are candidates like the others (methods: the formulas do not say):
-        the sum leaves out the positive only, 2M − 1 terms.
     Units and reduction: nats, mean over the B anchors.
     Range: for φ ≥ 0 at or above the floor of Eq. 1; for φ < 0 at or above it plus φ·ln(K) for K candidates.
         At τ = 1 H is about 3.5 (K = 32) or 4.2 nats (K = 64).
     Source: RCL, arXiv 2209.13241, Eq. 2. "i ≠ j" restricts the sum, not the denominator: the s_ij of the sum add up to 1 − s_ii and are not
         renormalised.
+    Shapes:
+        As `info_nce`. Hard negatives are candidates like the others (the formulas do not say): the sum leaves out the positive only, 2M − 1
+            terms.
     """
     from torch.nn import functional as F
 

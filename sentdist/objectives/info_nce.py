@@ -1,17 +1,17 @@
-"""InfoNCE: the contrastive cross-entropy over the batch: RCL's Eq. 1, and the loss of every contrastive baseline here."""
+"""InfoNCE: contrastive cross-entropy over the batch; RCL's Eq. 1 and the loss of the contrastive baselines."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="rcl",
@@ -47,7 +47,7 @@ SIMCSE = Citation(
 
 
 class InfoNCE(ObjectiveSpec):
-    """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the whole batch."""
+    """Eq. 1 of RCL (arXiv 2209.13241): cross-entropy over the positives (and hard negatives) of the global batch."""
 
     title: ClassVar[str] = "contrastive cross-entropy (RCL Eq. 1, arXiv 2209.13241)"
     about: ClassVar[str] = "contrastive cross-entropy: RCL's Eq. 1 (temperature 1), SimCSE's (0.05)"
@@ -56,17 +56,17 @@ class InfoNCE(ObjectiveSpec):
 
     name: Literal["info_nce"] = "info_nce"
     temperature: Temperature = 1.0  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
 
     @property
     def remark(self) -> str | None:
         if "temperature" in self.model_fields_set:
             return None
-        return "divides cosines by 1, as RCL's Eq. 1 does; SimCSE and multiple-negatives ranking take `temperature: 0.05`"
+        return "divides cosines by 1, as in RCL's Eq. 1; SimCSE and multiple-negatives ranking use `temperature: 0.05`"
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """A corpus with a negative column gives hard negatives."""
-        from sentdist.learning.anchor_blocks import against_candidates
+        """Return the loss; a negative column of the corpus gives hard negatives."""
+        from sentdist.learning.grad_cache import against_candidates
 
         return against_candidates(partial(info_nce, temperature=self.temperature), embeddings, batch)
 
@@ -75,13 +75,14 @@ def info_nce(anchors_BD: Tensor, candidates_MD: Tensor, *, first_row: int, tempe
     """Eq. 1:  ℓ_i = −log( e^{cos(q_i, ind_i)/τ} / Σ_j e^{cos(q_i, ind_j)/τ} ), j = i included.
 
     Optimizes: each anchor q_i is closer to its own positive ind_i than to any other candidate of the batch.
-    Shapes: anchors (B, D) of this rank; candidates (M, D) of all ranks, or (2M, D) with the M hard negatives behind the M positives. Anchor
-        b's own positive is candidate `first_row + b`. Embeddings as the encoder gives them: normalisation happens here.
     Units and reduction: nats, mean over the B anchors.
     Range: at or above ln(1 + (K − 1)·e^{−2/τ}) for K candidates, since cosines lie in [−1, 1]: 1.648 at K = 32, 2.254 at K = 64 (τ = 1).
         A loss near the floor has converged.
     Source: RCL, arXiv 2209.13241, Eq. 1, printed without temperature (τ = 1). Its Eq. 3 repeats the first term with a misprinted index;
-        this is the reading of Eq. 1 and Eq. 4. Hard negatives as supervised SimCSE has them (Gao et al. 2021, arXiv 2104.08821, Eq. 5).
+        this is the reading of Eq. 1 and Eq. 4. Hard negatives as in supervised SimCSE (Gao et al. 2021, arXiv 2104.08821, Eq. 5).
+    Shapes:
+        Anchors (B, D) of this rank; candidates (M, D) of all ranks, or (2M, D): the M positives, then the M hard negatives. The positive of
+        anchor b is candidate `first_row + b`. Embeddings are not normalized yet: this function does it.
     """
     from torch.nn import functional as F
 

@@ -1,4 +1,4 @@
-"""Masked language modelling: words that are hidden from the encoder, guessed from the token states around them (Devlin et al. 2019)."""
+"""Masked language modelling: guess hidden tokens from the states around them (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +28,7 @@ PAPER = Citation(
 
 
 class MaskedLM(ObjectiveSpec):
-    """Masked language modelling (Devlin et al. 2019): a term of SimCSE, or pre-training on its own."""
+    """Masked language modelling (Devlin et al. 2019): a term of SimCSE, or pre-training by itself."""
 
     title: ClassVar[str] = "masked language modelling"
     about: ClassVar[str] = "masked language modelling: a term beside others, or pre-training"
@@ -43,8 +43,8 @@ class MaskedLM(ObjectiveSpec):
             return None
         return Mismatch(
             found="a tokenizer without a mask token",
-            expected="one that was made for masked language modelling",
-            remedy="Take another encoder, or leave the objective mlm out.",
+            expected="a tokenizer for masked language modelling",
+            remedy="Use another encoder, or leave the objective mlm out.",
         )
 
     def mismatch_of_frozen_encoder(self) -> Mismatch | None:

@@ -1,4 +1,4 @@
-"""Regression on graded pairs: Translated ReLU and Smooth K2 of the STS regression paper (arXiv 2406.05326), and its baselines."""
+"""Regression on graded pairs: Translated ReLU, Smooth K2 (arXiv 2406.05326) and its baselines."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -33,7 +33,7 @@ Features = Literal["uv", "diff", "uv_diff"]
 
 
 class Regression(ObjectiveSpec):
-    """STS as regression on graded pairs (arXiv 2406.05326): Translated ReLU, Smooth K2, and their baselines."""
+    """STS as regression on graded pairs (arXiv 2406.05326): Translated ReLU, Smooth K2, and its baselines."""
 
     title: ClassVar[str] = "regression on graded pairs (arXiv 2406.05326)"
     about: ClassVar[str] = "Translated ReLU, Smooth K2, L1, MSE, cross-entropy on graded pairs"
@@ -42,18 +42,18 @@ class Regression(ObjectiveSpec):
 
     name: Literal["regression"] = "regression"
     loss: LossName = "smooth_k2"
-    slope: Annotated[float, Field(gt=0.0)] | None = None  # k; of translated_relu and smooth_k2, which need both
-    threshold: Annotated[float, Field(ge=0.0)] | None = None  # x0, at most half the spacing of the labels
-    boundary: Boundary | None = None  # None: one_sided; cross_entropy has none
+    slope: Annotated[float, Field(gt=0.0)] | None = None  # slope k; required, like threshold, for translated_relu and smooth_k2
+    threshold: Annotated[float, Field(ge=0.0)] | None = None  # largest error without loss, x0; at most half the spacing of the labels
+    boundary: Boundary | None = None  # null: one_sided; cross_entropy has none
     features: Features = "uv_diff"
-    label_range: tuple[float, float] | None = None  # None: that of the corpus
-    spacing: Annotated[float, Field(gt=0.0)] | None = None  # None: that of the corpus, which may have none
-    head_learning_rate: Rate | None = None  # None: the encoder's
-    keep_head: bool = False  # go on with the head of the encoder that training starts from; False: a new one
+    label_range: tuple[float, float] | None = None  # null: that of the corpus
+    spacing: Annotated[float, Field(gt=0.0)] | None = None  # null: that of the corpus, which may have none
+    head_learning_rate: Rate | None = None  # null: the encoder's
+    keep_head: bool = False  # continue with the head of the encoder that training starts from; false: a new head
 
     @property
     def has_buffer(self) -> bool:
-        """Whether its loss has a slope and a zone without gradient."""
+        """Whether the loss has a slope and a zone without gradient."""
         return self.loss in ("translated_relu", "smooth_k2")
 
     @model_validator(mode="after")
@@ -91,7 +91,7 @@ class Regression(ObjectiveSpec):
             low, high = self.label_range
             return Mismatch(f"label_range {low:g} to {high:g}", f"0 to {top:g}, the labels of the corpus", "Correct it, or leave it out.")
         if spacing is None and self.loss not in ("l1", "mse"):
-            remedy = "Choose another rounding for the corpus (without one: say their spacing), or the loss l1 or mse."
+            remedy = "Choose another rounding for the corpus (without one: give their spacing), or the loss l1 or mse."
             return Mismatch("labels that are not rounded", f"labels on a grid for {self.loss}", remedy)
         if self.spacing is not None and self.spacing != spacing:
             expected = "no grid" if spacing is None else f"{spacing:g}, that of the corpus"
@@ -99,16 +99,16 @@ class Regression(ObjectiveSpec):
         if self.threshold is not None and spacing is not None and self.threshold > spacing / 2:
             found = f"threshold {self.threshold:g} for labels {spacing:g} apart"
             expected = f"at most {spacing / 2:g}: the zones of two labels would overlap"
-            return Mismatch(found, expected, "The paper takes 0.2 to 0.3 for integers.")
+            return Mismatch(found, expected, "The paper uses 0.2 to 0.3 for integers.")
         return None
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         before = None if start is None else start.term
         if not self.keep_head or (isinstance(before, Regression) and start and start.has_same_terms and before.head == self.head):
             return None
-        had = "a start without a regression head" if before is None else before.head if isinstance(before, Regression) else before.name
+        found = "a start without a regression head" if before is None else before.head if isinstance(before, Regression) else before.name
         return Mismatch(
-            found="no start" if start is None else had,
+            found="no start" if start is None else found,
             expected=f"a start with {self.head}, by the same objective",
             remedy="Leave keep_head out: training then starts with a new head.",
             where="keep_head",
@@ -119,7 +119,7 @@ class Regression(ObjectiveSpec):
 
     @property
     def head(self) -> str:
-        """What must be equal for one head to serve two settled objectives, in words."""
+        """Description of the head: settled objectives with equal ones can share a head."""
         outputs = "one output" if self.num_classes is None else f"{self.num_classes} classes"
         return f"a head on {self.features}, {outputs}"
 
@@ -138,7 +138,7 @@ class Regression(ObjectiveSpec):
         return RegressionLoss(head, self.loss_of_outputs, learning_rate=self.head_learning_rate, keeps_heads=self.keep_head)
 
     def loss_of_outputs(self, outputs: Tensor, labels_B: Tensor) -> Tensor:
-        """Of settled values: from the head's predictions (B,), or logits (B, V), and the labels of the pairs."""
+        """Return the loss of settled values from the head's predictions (B,), or logits (B, V), and the labels of the pairs."""
         assert self.label_range is not None and self.boundary is not None, "the plan settles them"
         low, high = self.label_range
         if self.loss == "cross_entropy":
@@ -160,10 +160,12 @@ class Regression(ObjectiveSpec):
 def translated_relu(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
     """f(x) = 0 for x < x0,  k (x − x0) for x ≥ x0.
 
-    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with one force k.
-        Its slope at exactly x = x0 is k, as in the released code (torch.clamp); 0 would be a subgradient too.
-    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
+    Optimizes: predictions nearer to their label than x0; farther ones are pulled back with constant force k.
+        The slope at exactly x = x0 is k, as in the released code (torch.clamp); 0 would be a subgradient too.
+    Units and reduction: k times label units, mean over B. x0 = 0 and k = 1: the L1 loss.
     Source: arXiv 2406.05326, Eq. 1.
+    Shapes:
+        Errors x = |p − y| ≥ 0, (B,).
     """
     import torch
 
@@ -174,10 +176,11 @@ def smooth_k2(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
     """g(x) = 0 for x < x0,  k (x − x0)² for x ≥ x0.
 
     Optimizes: as `translated_relu`, but the force grows with the error: 2k (x − x0).
-    Shapes: errors x = |p − y| ≥ 0, (B,). Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1:
-    mean squared error.
+    Units and reduction: k times squared label units, mean over B. x0 = 0 and k = 1: mean squared error.
     Source: arXiv 2406.05326, Eq. 2, printed as k (x² − 2 x0 x + x0²). Factored here: expanded, it loses all digits near x0 (float32) and
         becomes negative (bfloat16).
+    Shapes:
+        Errors x = |p − y| ≥ 0, (B,).
     """
     import torch
 
@@ -185,23 +188,27 @@ def smooth_k2(errors_B: Tensor, *, slope: float, threshold: float) -> Tensor:
 
 
 def l1(errors_B: Tensor) -> Tensor:
-    """Mean absolute error in label units: Translated ReLU without a buffer zone."""
+    """Return the mean absolute error in label units: Translated ReLU without a buffer zone."""
     return errors_B.mean()
 
 
 def mse(errors_B: Tensor) -> Tensor:
-    """Mean squared error in squared label units: Smooth K2 without a buffer zone."""
+    """Return the mean squared error in squared label units: Smooth K2 without a buffer zone."""
     return errors_B.square().mean()
 
 
 def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boundary, low: float, high: float) -> Tensor:
-    """|p − y|, (B,), with predictions outside the labels' range [low, high] treated as `boundary` says.
+    """Return |p − y|, (B,), with predictions outside the label range [low, high] handled by `boundary`.
 
-    none: as they are. left_mask: those below low count as low (the released code).
-    clamp: those on either side are moved to the boundary (the paper). Both take away the gradient of every prediction outside,
-    also of wrong ones. one_sided: the error is 0 only beyond the boundary that is the pair's own label;
-    all other predictions keep error and gradient. DataError unless both are (B,): (B, 1) − (B,) would quietly be (B, B).
     Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.
+
+    Args:
+        boundary: "none": unchanged. "left_mask": those below low count as low (the released code). "clamp": those on either side move to
+            the
+            boundary (the paper). Both remove the gradient of every prediction outside, even of wrong ones. "one_sided": the error is 0 only
+            beyond the boundary that is the pair's own label; all other predictions keep error and gradient.
+    Raises:
+        DataError: not both are (B,): (B, 1) − (B,) would silently be (B, B).
     """
     if predictions_B.ndim != 1 or predictions_B.shape != labels_B.shape:
         raise _shape(predictions_B, labels_B, "(B,) both")
@@ -220,7 +227,7 @@ def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boun
 
 
 def cross_entropy(logits_BV: Tensor, labels_B: Tensor, *, low: float, spacing: float) -> Tensor:
-    """The paper's classification baseline: V-way softmax, label low + c · spacing being class c. Nats, mean over B.
+    """Return the paper's classification baseline: V-way softmax where label low + c · spacing is class c. Nats, mean over B.
 
     DataError unless logits are (B, V) and labels (B,).
     """
@@ -237,5 +244,5 @@ def _shape(predictions: Tensor, labels: Tensor, expected: str) -> DataError:
         where="regression",
         found=f"predictions {tuple(predictions.shape)} and labels {tuple(labels.shape)}",
         expected=expected,
-        remedy="Give one label a pair, in one dimension.",
+        remedy="Give one label per pair, in one dimension.",
     )

@@ -1,14 +1,14 @@
-"""RSE: contrastive learning of sentences in different relations, each a vector that is added to the anchor (arXiv 2212.08802)."""
+"""RSE: contrastive learning with a vector per relation that is added to the anchor (arXiv 2212.08802)."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,10 +38,10 @@ class RSE(ObjectiveSpec):
 
     name: Literal["rse"] = "rse"
     temperature: Temperature = 0.05  # cosines are divided by it
-    hard_negatives: bool = True  # the third column's texts are candidates, too
+    hard_negatives: bool = True  # texts of the third column are candidates, too
     relation_learning_rate: Rate = 1e-2
     phi: float = 0.0
-    keep_relations: bool = False  # go on with the vectors of the encoder that training starts from, relation by relation; False: new ones
+    keep_relations: bool = False  # continue with the relation vectors of the encoder that training starts from; false: new vectors
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
         before = () if start is None else start.relations
@@ -77,13 +77,16 @@ def relational_info_nce(
     """ℓ_i = −log e^{cos(h_i + r_i, t_i)/τ} / Σ_m e^{cos(h_i + r_i, t_m)/τ} + φ·H_i,   r_i the vector of the relation between h_i and t_i.
 
     Optimizes: shifted by its relation, a head points to its tail. The head's own relation shifts it against every candidate; tails and hard
-        negatives are never shifted, and which relation a candidate came with plays no part.
-    Shapes: heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
-        candidates (K·M, D) of all ranks: first the M tails (Eq. 1), then the M hard negatives of all heads where there are some (Eq. 2).
+        negatives are never shifted, and the relations of candidates play no part.
     Units and reduction: nats, mean over the B heads.
-    phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241),
-        so that entropy encoders can be made with this loss. φ = 0 is RSE.
     Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
+    Args:
+        phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241), to train entropy encoders
+            with
+            this loss. φ = 0 is RSE.
+    Shapes:
+        Heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
+        candidates (K·M, D) of all ranks: the M tails (Eq. 1), then the M hard negatives of all heads, if any (Eq. 2).
     """
     anchors_BD = heads_BD + relations_BD
     if phi == 0:

@@ -1,16 +1,16 @@
-"""The ranking loss over several positives and several negatives an anchor: SupMPN (Dehghan and Amasyali 2022, Appl. Sci. 12(19) 9659)."""
+"""SupMPN: a ranking loss over several positives and negatives per anchor (Dehghan and Amasyali 2022, Appl. Sci. 12(19) 9659)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.citation import Citation
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 PAPER = Citation(
     key="supmpn",
@@ -26,7 +26,7 @@ Masked = Literal["excluded", "zero"]
 
 
 class SupMPN(ObjectiveSpec):
-    """Several positives and negatives an anchor (Appl. Sci. 2022, 12(19) 9659, Eq. 4); with phi, an entropy encoder of this objective."""
+    """Several positives and negatives per anchor (Appl. Sci. 2022, 12(19) 9659, Eq. 4); with phi, an entropy encoder of this objective."""
 
     title: ClassVar[str] = "multiple positives and negatives (SupMPN, Appl. Sci. 2022, 12(19) 9659)"
     about: ClassVar[str] = "P positives and Q negatives an anchor"
@@ -35,12 +35,12 @@ class SupMPN(ObjectiveSpec):
 
     name: Literal["supmpn"] = "supmpn"
     temperature: Temperature = 0.05  # cosines are divided by it
-    masked: Masked = "excluded"  # an anchor's other positives: left out as printed, or logits of 0 as released
+    masked: Masked = "excluded"  # an anchor's other positives: left out as in the paper, or zero logits as in the released code
     phi: float = 0.0
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
-        """P and Q are those of the batch."""
-        from sentdist.learning.anchor_blocks import mean_over_blocks
+        """Return the loss; P and Q are those of the batch."""
+        from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import anchors_and_candidates
 
         anchors_BD, candidates_KD = anchors_and_candidates(embeddings, batch)
@@ -74,20 +74,22 @@ def supmpn(
 
     S⁺_i = Σ_{j≠i} Σ_k e(x_i, x⁺_jk), the positives of the other anchors;
     S⁻_i = Σ_j Σ_k e(x_i, x⁻_jk), the negatives of all anchors, its own included.
-    Optimizes: each of an anchor's P positives is closer to it than everything that belongs to others or contradicts it.
+    Optimizes: each of an anchor's P positives is closer to it than the positives of other anchors and all negatives.
         The P − 1 other positives of the same anchor are no rivals: each k has 1 + (M − 1)·P + M·Q columns.
-    Shapes: anchors (B, D), rows `first_row` … `first_row + B − 1` of the global batch;
-        positives (M, P, D) and negatives (M, Q, D) of all ranks; Q may be 0. Embeddings as the encoder gives them: normalisation happens
-        here. No (B, P, M·(P + Q)) tensor: the shared part is summed once.
     Units and reduction: nats, mean over the B anchors and their P positives.
-    masked: what stands in the place of the P − 1 other positives.
-        "excluded" is the paper; "zero" the authors' code, which overwrites their logits with 0 and so adds P − 1 to every denominator
-        (2.6e-5 nats at M = 8, less in larger batches).
-    phi: adds φ·H_i, H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives,
-        s_ij their share in the denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, so that entropy encoders can be made
-        with this loss. φ = 0 is SupMPN.
     Source: SupMPN, Section 4.1, printed with τ and without its value; the authors' code multiplies cosines by 20 (τ = 0.05). P = 1 is
         `info_nce` with Q hard negatives an anchor, and so supervised SimCSE for Q = 1.
+    Args:
+        masked: the P − 1 other positives. "excluded": as in the paper. "zero": as in the authors' code, which overwrites their logits with
+            0
+            and so adds P − 1 to every denominator (2.6e-5 nats at M = 8, less in larger batches).
+        phi: weight of H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives, s_ij their share in
+            the
+            denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, to train entropy encoders with this loss. φ = 0 is SupMPN.
+    Shapes:
+        Anchors (B, D), rows `first_row` … `first_row + B − 1` of the global batch; positives (M, P, D) and negatives (M, Q, D) of all
+            ranks; Q
+        may be 0. Embeddings are not normalized yet: this function does it. No (B, P, M·(P + Q)) tensor: the shared part is summed once.
     """
     import torch
     from torch.nn import functional as F
@@ -111,9 +113,10 @@ def supmpn(
 
 
 def _entropy_of_others(own_BP: Tensor, others_BK: Tensor, others_B1: Tensor, rivals_B1: Tensor) -> Tensor:
-    """(B, P) nats: −Σ_j s_ij log s_ij with s_ij = w_ik·q_ij, q the softmax over the others and w_ik = Σ_j s_ij their part of denominator k.
+    """Return (B, P) nats: −Σ_j s_ij log s_ij with s_ij = w_ik·q_ij, q the softmax over the others, w_ik = Σ_j s_ij their part of
+    denominator k.
 
-    So it is w_ik·(H(q_i) − log w_ik), and the columns are gone through once an anchor instead of once a positive.
+    This equals w_ik·(H(q_i) − log w_ik), so the columns are read once per anchor instead of once per positive.
     """
     import torch
 

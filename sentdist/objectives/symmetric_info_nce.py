@@ -1,4 +1,4 @@
-"""InfoNCE in both directions, with a temperature that can be learned (Radford et al. 2021, CLIP)."""
+"""InfoNCE in both directions, with a fixed or learned temperature (Radford et al. 2021, CLIP)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from sentdist.citation import Citation
 from sentdist.objectives.info_nce import INFONCE
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
     from sentdist.learning.objective import Objective
 
 CLIP = Citation(
@@ -45,7 +45,7 @@ LOWEST = 0.01  # temperature: CLIP keeps its logits from being multiplied by mor
 
 
 class SymmetricInfoNCE(ObjectiveSpec):
-    """InfoNCE from anchors to positives and from positives to anchors; the temperature is fixed, or starts there and is learned."""
+    """InfoNCE from anchors to positives and from positives to anchors; the temperature is fixed, or an initial value that is learned."""
 
     title: ClassVar[str] = "contrastive cross-entropy in both directions (Radford et al. 2021)"
     about: ClassVar[str] = "InfoNCE in both directions, its temperature fixed or learned: CLIP"
@@ -53,10 +53,10 @@ class SymmetricInfoNCE(ObjectiveSpec):
     needs: ClassVar[Needs] = Needs(columns=2, positives=1, labels="refused")
 
     name: Literal["symmetric_info_nce"] = "symmetric_info_nce"
-    temperature: Temperature = 0.05  # cosines are divided by it; where it is learned, its start
-    hard_negatives: bool = True  # further candidates of the anchors; no positive is asked for its negative
-    learn_temperature: bool = False  # by the optimizer, beside the encoder
-    temperature_learning_rate: Rate | None = None  # of ln τ. None: the encoder's
+    temperature: Temperature = 0.05  # cosines are divided by it; the initial value if it is learned
+    hard_negatives: bool = True  # further candidates of the anchors, but not of the positives
+    learn_temperature: bool = False  # train the temperature, too
+    temperature_learning_rate: Rate | None = None  # of ln τ; null: the encoder's
 
     @model_validator(mode="after")
     def _rates_are_used(self) -> Self:
@@ -76,9 +76,9 @@ class SymmetricInfoNCE(ObjectiveSpec):
         return FunctionObjective(partial(self.loss_of, inputs=inputs), **learned)
 
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs, *, log_temperature: Tensor | None = None) -> Tensor:
-        """Mean over this rank's rows, against the candidates of all ranks."""
-        from sentdist.learning.anchor_blocks import mean_over_blocks
+        """Return the mean over this rank's rows, against the candidates of all ranks."""
         from sentdist.learning.gather import gather_rows
+        from sentdist.learning.grad_cache import mean_over_blocks
         from sentdist.learning.objective import split_columns
 
         columns_CBD = split_columns(embeddings, batch)
@@ -99,23 +99,19 @@ class SymmetricInfoNCE(ObjectiveSpec):
 
 
 def symmetric_info_nce(
-    anchors_BD: Tensor,
-    positives_BD: Tensor,
-    all_anchors_MD: Tensor,
-    candidates_KD: Tensor,
-    *,
-    first_row: int,
-    temperature: float | Tensor,
+    anchors_BD: Tensor, positives_BD: Tensor, all_anchors_MD: Tensor, candidates_KD: Tensor, *, first_row: int, temperature: float | Tensor
 ) -> Tensor:
     """ℓ_i = ½ ( −ln e^{cos(q_i, p_i)/τ} / Σ_k e^{cos(q_i, c_k)/τ}  −  ln e^{cos(q_i, p_i)/τ} / Σ_j e^{cos(q_j, p_i)/τ} )
 
     Optimizes: each anchor finds its positive among all candidates, and each positive its anchor among all anchors.
-    Shapes: anchors and positives (B, D) of this rank, rows `first_row` … of the global batch; anchors (M, D) of all ranks;
-        candidates c (M, D) of all ranks, or (2M, D) with the M hard negatives behind the M positives. temperature τ: a number, or a tensor
-        of one through which it is learned.
     Units and reduction: nats, mean over the B rows and both directions.
     Range: at or above half the sum of both directions' floors (see `info_nce`).
     Source: Radford et al. 2021 (arXiv 2103.00020), Figure 3, which learns ln(1/τ) and has no hard negatives.
+    Args:
+        temperature: τ, a number, or a one-element tensor if it is learned.
+    Shapes:
+        Anchors and positives (B, D) of this rank, rows `first_row` … of the global batch; all anchors (M, D);
+        candidates c (M, D) of all ranks, or (2M, D): the M positives, then the M hard negatives.
     """
     from sentdist.objectives.info_nce import info_nce
 

@@ -1,4 +1,4 @@
-"""The triplet margin loss: an anchor nearer to its positive than to its negative (Schroff et al. 2015)."""
+"""Triplet margin loss: the anchor is closer to its positive than to its negative (Schroff et al. 2015)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rows
+from sentdist.text import Citation
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from sentdist.learning.encoder.batch import Batch
+    from sentdist.learning.encoder.tokens import Batch
 
 Distance = Literal["euclidean", "manhattan", "cosine"]
 
@@ -30,8 +30,7 @@ FACENET = Citation(
 
 
 class TripletMargin(ObjectiveSpec):
-    """Triplets: the anchor is nearer to its positive than to its own hard negative, by a margin (Schroff et al. 2015;
-    Sentence-BERT's third objective)."""
+    """The anchor is closer to its positive than to its hard negative by a margin (Schroff et al. 2015; Sentence-BERT's third objective)."""
 
     title: ClassVar[str] = "triplet margin (Schroff et al. 2015)"
     about: ClassVar[str] = "an anchor nearer to its positive than to its hard negative, by a margin"
@@ -63,7 +62,7 @@ class TripletMargin(ObjectiveSpec):
                 where="batch",
                 found=f"{len(columns_CBD)} columns, {batch.num_positives} positives",
                 expected="an anchor, a positive and a hard negative in every row",
-                remedy="Train on triplets: a corpus with three columns.",
+                remedy="Use a corpus of triplets: three columns.",
             )
         return triplet_margin(*columns_CBD, margin=self.margin, distance=self.distance)
 
@@ -71,12 +70,15 @@ class TripletMargin(ObjectiveSpec):
 def triplet_margin(anchors_BD: Tensor, positives_BD: Tensor, negatives_BD: Tensor, *, margin: float, distance: Distance) -> Tensor:
     """ℓ_i = max(0, d(a_i, p_i) − d(a_i, n_i) + m)
 
-    Optimizes: the positive is nearer to the anchor than the anchor's own negative, by m; triplets that are, have no gradient.
-    Other rows play no part.
-    Shapes: (B, D) each. distance d: the L2 norm ("euclidean") or the L1 norm ("manhattan") of the difference, or 1 − cosine ("cosine").
+    Optimizes: the positive is nearer to the anchor than the anchor's own negative, by m; triplets that satisfy this have no gradient.
+        Other rows play no part.
     Units and reduction: those of the distance, mean over the B rows. Range: at or above 0.
-    Source: Schroff et al. 2015 (arXiv 1503.03832), Eq. 3, there with squared distances;
-    with plain ones as Sentence-BERT (arXiv 1908.10084), m = 1.
+    Source: Schroff et al. 2015 (arXiv 1503.03832), Eq. 3, there with squared distances; with plain ones as Sentence-BERT (arXiv
+    1908.10084), m = 1.
+    Args:
+        distance: d, the L2 norm ("euclidean") or L1 norm ("manhattan") of the difference, or 1 − cosine ("cosine").
+    Shapes:
+        (B, D) each.
     """
     from torch.nn import functional as F
 

@@ -1,1 +1,1 @@
-"""What to make: recipes, stages, plans. `sentdist.plan(recipe)` is `sentdist.api.plan`."""
+"""Recipes, stages and plans. `sentdist.plan(recipe)` is `sentdist.api.plan`."""

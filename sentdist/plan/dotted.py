@@ -1,24 +1,29 @@
-"""Dotted paths into the values of a recipe, as `--set` and `sweep` write them."""
+"""Set values of a recipe by dotted path (`--set`, `sweep`), shorten paths for display, and check which fields may vary."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sentdist.errors import RecipeError, brief
+from sentdist.plan.corpora import CorpusSection
+from sentdist.plan.corpora.own import OwnSection
+from sentdist.plan.specs import OwnFileSection
 from sentdist.plan.stage import Json
 
 _ITEM = re.compile(r"\w+\[\d*\]")  # as other languages write it
 
 
 def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) -> dict[str, Json]:
-    """A copy of nested mappings with one dotted path set; every mapping on the way is copied."""
+    """Return a copy of nested mappings with one dotted path set; every mapping on the path is copied.
+
+    Raises:
+        RecipeError: the path leads into a value that is no mapping, or to an item that a list does not have.
+    """
     head, _, rest = dotted.partition(".")
     if _ITEM.fullmatch(head):
-        raise RecipeError(
-            where=where, found=f'"{head}"', expected="the items of a list by their numbers, from 0, between points",
-            remedy=f"For the first one: {head.partition('[')[0]}.0",
-        )  # fmt: skip
+        remedy = f"For the first one: {head.partition('[')[0]}.0"
+        raise RecipeError(where=where, found=f'"{head}"', expected="list items by index, from 0, separated by dots", remedy=remedy)
     copy = dict(values)
     if not rest:
         copy[head] = value
@@ -36,7 +41,7 @@ def with_path(values: dict[str, Json], dotted: str, value: Json, *, where: str) 
 
 
 def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: Json) -> dict[str, Json]:
-    """A copy of nested mappings with one key set in the mapping below `sections`."""
+    """Return a copy of nested mappings with one key set in the mapping below `sections`."""
     if not sections:
         return {**values, key: value}
     inner = values.get(sections[0])
@@ -44,7 +49,7 @@ def with_key(values: dict[str, Json], sections: Sequence[str], key: str, value: 
 
 
 def short_names(groups: Iterable[Sequence[str]]) -> dict[str, str]:
-    """Dotted path -> its last part; as many of its last parts as distinguish it from the other paths of each group it is in."""
+    """Map each dotted path to its last part, or to as many last parts as distinguish it from the other paths of its groups."""
     found: dict[str, str] = {}
     for group in groups:
         for path in group:
@@ -56,14 +61,14 @@ def short_names(groups: Iterable[Sequence[str]]) -> dict[str, str]:
 
 
 def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -> list[Json]:
-    """A copy of a list with a dotted path into one of its items set; items are counted from 0."""
+    """Return a copy of a list with a dotted path into one of its items set; items are counted from 0."""
     head, _, rest = dotted.partition(".")
     if not head.isdecimal() or int(head) >= len(items):
         raise RecipeError(
             where=where,
             found=f'"{head}" in a list of {len(items)}',
             expected=f"a number from 0 to {len(items) - 1}",
-            remedy="Items of a list are counted from 0: terms.1.weight is the second term's.",
+            remedy="List items are counted from 0: terms.1.weight is the weight of the second term.",
         )
     place, copy = int(head), list(items)
     inner = copy[place]
@@ -71,3 +76,24 @@ def _with_item(items: Sequence[Json], dotted: str, value: Json, *, where: str) -
         raise RecipeError(where=where, found=f"{dotted}: {head} is {brief(inner)}", expected="a mapping there", remedy="Shorten the path.")
     copy[place] = with_path(inner, rest, value, where=where) if rest and isinstance(inner, dict) else value
     return copy
+
+
+def check_varied(section: str, paths: Iterable[str], corpora: Mapping[str, CorpusSection], *, has_folds: bool) -> None:
+    """Raise ValueError for a field of a sweep or a search that decides which rows are held out.
+
+    Args:
+        corpora: Corpus sections by their dotted path.
+    """
+    fixed = [field for where, corpus in corpora.items() for field in _deciding(where, corpus, has_folds=has_folds)]
+    for path in paths:
+        if any(f"{path}.".startswith(f"{field}.") for field in ("folds", *fixed)) or any(field.startswith(f"{path}.") for field in fixed):
+            raise ValueError(
+                f"{section}.{path}: decides which rows are held out, so scores at different values are of different rows and cannot be "
+                "compared; expected one value: make a recipe for each"
+            )
+
+
+def _deciding(where: str, corpus: CorpusSection, *, has_folds: bool) -> list[str]:
+    """Return the fields of a corpus that decide which rows are held out: for a user file all but the limit of the training rows."""
+    fields = tuple(OwnFileSection.model_fields) if isinstance(corpus, OwnSection) else ("source",) if has_folds else ()
+    return [f"{where}.{field}" for field in fields]

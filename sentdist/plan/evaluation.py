@@ -1,4 +1,4 @@
-"""The scores of any encoder on tasks or groups of tasks, without a recipe."""
+"""Plan the evaluation of an encoder without a recipe, and the overlap checks of a plan."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError, RecipeError, SentdistError
-from sentdist.plan.builder import Builder
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.own import OwnSection
-from sentdist.plan.corpus_sizes import CorpusSizes
-from sentdist.plan.own_tasks import OWN
 from sentdist.plan.recipe import load_recipe, recipe_from_values
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores
-from sentdist.plan.task_names import own_parts
+from sentdist.plan.stage import Json, topological
+from sentdist.plan.stages import CorpusSizes, Overlap, Scores, Train
+from sentdist.plan.task_kinds import DevTask
+from sentdist.plan.task_names import OWN, own_parts
+from sentdist.plan.unroll import Builder, Plan
 
 RECIPES = (".yaml", ".yml")
-# Fields of a recipe that options and arguments stand for, with the place in a list.
+# Fields of a recipe that are given as options and arguments, with the place in a list.
 FIELDS = re.compile(r"\b(?:evaluation|encoder)\.(tasks|max_length|precision|pooling|revision|checkpoint)\b(?:\[\d+\])?")
 
 
 def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, command: str = "evaluate") -> Scores:
-    """The scores of an encoder: those of a recipe of one method, with its checks. A use without a pooling takes what the encoder declares,
-    else the mean. own=FILE among the tasks: the rows that are held out of that file for test.
+    """Return the scores stage of an encoder, planned and checked as a recipe with one method.
+
+    Args:
+        use: Without a pooling it takes the one that the encoder declares, else the mean.
+        tasks: Names of tasks or groups; `own=FILE` is the test split of that file.
 
     Raises:
         RecipeError, DataError, EncoderError: as `unroll`.
@@ -51,7 +54,7 @@ def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, 
 
 @contextmanager
 def _in_words_of_options() -> Iterator[None]:
-    """In errors, call fields of the recipe by the options and arguments they stand for: no person wrote this recipe."""
+    """Rename fields of the recipe in errors to the options and arguments they come from: the user wrote no recipe."""
     try:
         yield
     except SentdistError as error:
@@ -64,21 +67,21 @@ def _as_option(field: re.Match[str]) -> str:
 
 
 def is_own_rows(task: str) -> bool:
-    """Whether a task is own=FILE, or an attempt at it."""
+    """Return whether a task is own=FILE, even if incomplete."""
     return task.partition("=")[0] == OWN
 
 
 def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
-    """The corpus whose held-out rows are scored: a file, or what a recipe says of one; else one that is not read."""
+    """Return the corpus whose held-out rows are scored: a file, or the corpus of a recipe; else a placeholder that is not read."""
     given = list(dict.fromkeys(filter(is_own_rows, tasks)))
     if not given:
         return {"source": "none"}
     own = own_parts(given[0])
     if not own.source or len(given) > 1:
         found = "own without a file" if not own.source else " and ".join(given)
-        raise RecipeError(where=where, found=found, expected="one file of your own", remedy="Name it: own=FILE.")
+        raise RecipeError(where=where, found=found, expected="one file of yours", remedy="Name it: own=FILE.")
     if own.split not in (None, "test"):
-        raise RecipeError(where=where, found=given[0], expected="test rows, which choose nothing", remedy=f"Leave @{own.split} out.")
+        raise RecipeError(where=where, found=given[0], expected="test rows only", remedy=f"Leave @{own.split} out.")
     if not own.source.endswith(RECIPES):
         return {"kind": "own", "file": own.source, "revision": own.commit or None}
     corpus = load_recipe(Path(own.source).expanduser()).corpus
@@ -89,10 +92,29 @@ def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
 
 
 def _check_understood(section: OwnSection, resolver: Resolver) -> None:
-    """DataError as `Resolver.own`; where a recipe can say what is not recognised, with the way to name it here."""
+    """Raise DataError as `Resolver.own` does; if a recipe can state what is not recognised, add how to name that recipe here."""
     try:
         section.pinned(resolver, where="corpus")
     except DataError as error:
         if "corpus." not in error.remedy:
             raise
-        raise error.with_context(remedy=f"{error.remedy} Such a recipe is named here as own=RECIPE.yaml.") from None
+        raise error.with_context(remedy=f"{error.remedy} Name that recipe here as own=RECIPE.yaml.") from None
+
+
+def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:
+    """Return an overlap stage for each corpus an encoder was trained on and each dev set that chose its weights, with the scored tasks.
+
+    A training that starts from another one, or uses banks, has seen their corpora too.
+    """
+    found: dict[str, Overlap] = {}
+    for trial in plan.trials:
+        if not isinstance(trial.scores.encoder, Train):
+            continue
+        upstream = topological((trial.scores.encoder,))
+        corpora = [stage for stage in upstream if isinstance(stage, CorpusStage)]
+        chosen_by = dict.fromkeys(task for stage in upstream if isinstance(stage, Train) for task in stage.dev_tasks)
+        sources: list[CorpusStage | DevTask] = [*corpora, *(task for task in chosen_by if task not in trial.scores.tasks)]
+        for source in sources:
+            overlap = Overlap(of=source, tasks=trial.scores.tasks)
+            found.setdefault(overlap.key, overlap)
+    return tuple(found.values())

@@ -1,4 +1,4 @@
-"""The objectives that a recipe can name: those of `sentdist.objectives`, and their weighted sums."""
+"""List the objectives that a recipe can name: those of `sentdist.objectives` and their weighted sums."""
 
 from __future__ import annotations
 
@@ -17,23 +17,19 @@ from sentdist.objectives.objective_spec import ObjectiveSpec, Weight
 
 
 def _found() -> Iterator[tuple[str, type[ObjectiveSpec]]]:
-    """Every objective by its name in a recipe, in the order of files."""
-    for file in sorted(module.name for module in _files()):
+    """Yield every objective by its name in a recipe, in the order of files."""
+    # The modules of `sentdist.objectives` load no torch; the parameters that some of them learn are in subpackages.
+    for file in sorted(one.name for one in pkgutil.iter_modules(sentdist.objectives.__path__, "sentdist.objectives.") if not one.ispkg):
         for value in vars(importlib.import_module(file)).values():
             if isinstance(value, type) and issubclass(value, ObjectiveSpec) and value.__module__ == file and value is not ObjectiveSpec:
                 yield value.model_fields["name"].default, value
-
-
-def _files() -> Iterator[pkgutil.ModuleInfo]:
-    """The files of `sentdist.objectives`, which load no torch; what some of them learn is in a room of its own."""
-    yield from (one for one in pkgutil.iter_modules(sentdist.objectives.__path__, "sentdist.objectives.") if not one.ispkg)
 
 
 OBJECTIVES: dict[str, type[ObjectiveSpec]] = dict(_found())
 
 
 def objective_rows() -> list[list[str]]:
-    """All objectives for a table in Markdown: the name in a recipe, what it is, whose work."""
+    """Return the rows of a Markdown table of all objectives: name in a recipe, description, citations."""
     return [[f"`{name}`", one.about, ", ".join(work.short for work in one.citations) or "–"] for name, one in OBJECTIVES.items()]
 
 
@@ -44,15 +40,15 @@ else:
 
 
 class Term(Frozen):
-    """One summand."""
+    """One term of a sum of objectives."""
 
     weight: Weight = 1.0
-    projected: bool = False  # this term sees tanh(W h + b), the others and the evaluation h: SimCSE's layer that is dropped at test
+    projected: bool = False  # this term gets tanh(W h + b), other terms and the evaluation get h: SimCSE's layer, dropped at test
     objective: Single
 
 
 class Sum(Frozen):
-    """Objectives over one batch, added up with weights."""
+    """Weighted sum of objectives over one batch."""
 
     name: Literal["sum"] = "sum"
     terms: Annotated[tuple[Term, ...], Field(min_length=2)]
@@ -66,12 +62,12 @@ class Sum(Frozen):
         dropped = [term.objective.name for term in self.terms if term.projected and term.objective.needs.targets]
         if dropped:
             raise ValueError(
-                f"terms: found projected: true for {dropped[0]}, whose channels would be of a layer that is dropped at test; expected it "
-                "for other terms only"
+                f"terms: found projected: true for {dropped[0]}, whose channels would belong to a layer that is dropped at test; "
+                "expected it for other terms only"
             )
         choices = {value_of(term.objective, "hard_negatives") for term in self.terms} - {None}
         if len(choices) > 1:
-            raise ValueError("terms: found hard_negatives both true and false; expected one choice, for all terms see the same sentences")
+            raise ValueError("terms: found hard_negatives both true and false; expected one value: all terms get the same sentences")
         return self
 
 
@@ -84,17 +80,17 @@ OBJECTIVE_NAMES = (*OBJECTIVES, "sum")
 
 
 def has_field(term: Single, name: str) -> bool:
-    """Whether an objective has a value of that name."""
+    """Return whether an objective has a field of that name."""
     return name in type(term).model_fields
 
 
 def value_of(term: Single, name: str) -> Any:
-    """The value of that name; None where an objective has none."""
+    """Return the value of a field; None if the objective has no such field."""
     return getattr(term, name) if has_field(term, name) else None
 
 
 def terms_of(objective: AnyObjective) -> Iterator[Single]:
-    """The summands of an objective; itself where it is no sum."""
+    """Yield the terms of an objective; itself if it is not a sum."""
     if isinstance(objective, Sum):
         yield from (term.objective for term in objective.terms)
     else:
@@ -102,43 +98,43 @@ def terms_of(objective: AnyObjective) -> Iterator[Single]:
 
 
 def uses_bank(objective: AnyObjective) -> bool:
-    """Whether augmented embeddings enter."""
+    """Return whether the objective reads banks of augmented embeddings."""
     return any(term.needs.bank for term in terms_of(objective))
 
 
 def uses_targets(objective: AnyObjective) -> bool:
-    """Whether shares of tags and words enter."""
+    """Return whether the objective reads shares of tags and words."""
     return any(term.needs.targets for term in terms_of(objective))
 
 
 def uses_hard_negatives(objective: AnyObjective) -> bool:
-    """Whether a corpus's negative columns take part."""
+    """Return whether the objective reads the hard-negative columns of a corpus."""
     return any(term.reads_negatives for term in terms_of(objective))
 
 
 def names_where(**needed: object) -> str:
-    """Names of the objectives with these needs, for a message."""
+    """Return the names of the objectives with these needs, for a message."""
     return either(name for name, one in OBJECTIVES.items() if all(getattr(one.needs, need) == value for need, value in needed.items()))
 
 
 def names_with(field: str) -> str:
-    """Names of the objectives with a value of that name, for a message."""
+    """Return the names of the objectives that have a field, for a message."""
     return either(name for name, one in OBJECTIVES.items() if field in one.model_fields)
 
 
 def either(names: Iterable[str]) -> str:
-    """a, b or c."""
+    """Join names as `a, b or c`."""
     *others, last = names
     return f"{', '.join(others)} or {last}" if others else last
 
 
 def phi_of(objective: AnyObjective) -> float | None:
-    """The weight of the entropy term; None where an objective has none."""
+    """Return the weight of the entropy term; None if the objective has none."""
     return next((value_of(term, "phi") for term in terms_of(objective) if has_field(term, "phi")), None)
 
 
 def with_terms(objective: AnyObjective, changed: Callable[[Single], Single]) -> AnyObjective:
-    """The same objective with each of its summands changed; itself changed where it is no sum."""
+    """Return the objective with `changed` applied to each of its terms."""
     if isinstance(objective, Sum):
         terms = tuple(term.model_copy(update={"objective": changed(term.objective)}) for term in objective.terms)
         return objective.model_copy(update={"terms": terms})
@@ -146,5 +142,5 @@ def with_terms(objective: AnyObjective, changed: Callable[[Single], Single]) -> 
 
 
 def with_phi(term: Single, phi: float) -> Single:
-    """The same objective with another weight of its entropy term, where it has one."""
+    """Return the objective with another weight of its entropy term, if it has one."""
     return term.model_validate(term.model_dump() | {"phi": phi}) if has_field(term, "phi") else term

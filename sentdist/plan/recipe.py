@@ -1,29 +1,23 @@
-"""What a person writes: the recipe, as YAML, read strictly and with errors that name file and field."""
+"""Read and check a recipe (YAML); errors name the file and the field."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.errors import RecipeError, brief, counted, typed
+from sentdist.files import OBJECTS, TABLES, reading, suffix_of
 from sentdist.frozen import Frozen
+from sentdist.plan.checks import check_headline, check_known, check_method, check_reported, check_titles
 from sentdist.plan.corpora import CorpusSection
 from sentdist.plan.corpora.own import OwnSection
-from sentdist.plan.dev_tasks import check_dev_tasks
-from sentdist.plan.dotted import with_key, with_path
-from sentdist.plan.fields_at import fields_at
-from sentdist.plan.held_fixed import check_varied
-from sentdist.plan.inheritance import with_inherited_corpora
-from sentdist.plan.method_checks import check_headline, check_known, check_method, check_reported, check_titles
+from sentdist.plan.dotted import check_varied, with_key, with_path
 from sentdist.plan.objectives import AnyObjective, names_where, uses_targets
-from sentdist.plan.own_tasks import OWN
-from sentdist.plan.papers import PAPERS
-from sentdist.plan.runtime import Runtime
 from sentdist.plan.search import Search
 from sentdist.plan.sections import (
     CHANGED_BY_METHODS,
@@ -33,17 +27,77 @@ from sentdist.plan.sections import (
     Method,
     Name,
     Override,
+    Runtime,
     SelectionSection,
     TargetsSection,
 )
-from sentdist.plan.shipped import meant_recipe, recipe_file
+from sentdist.plan.shipped import PAPERS, meant_recipe, recipe_file
 from sentdist.plan.specs import Training
 from sentdist.plan.stage import Json
-from sentdist.plan.strict_yaml import MOST_BYTES, parsed_yaml
-from sentdist.plan.task_names import is_task_name, no_task
-from sentdist.plan.wording import explained, not_one_of
-from sentdist.reading import reading
-from sentdist.table_files import OBJECTS, TABLES, suffix_of
+from sentdist.plan.task_names import OWN, check_dev_tasks, is_task_name, no_task
+from sentdist.plan.wording import MOST_BYTES, explained, fields_at, not_one_of, parsed_yaml
+
+LIKE = "like"
+MAIN = "corpus"  # the recipe's main corpus, in addition to the names under `corpora`
+
+
+def with_inherited_corpora(values: object) -> object:
+    """Return the values of a recipe with each `like: NAME` under `corpora` expanded.
+
+    NAME is `corpus` or another name under `corpora`. Names in a list under `relations` refer to relations of the corpus NAME. A change of
+    NAME by `--set` also changes the corpora like it.
+
+    Raises:
+        ValueError: an unknown name, a cycle, an unknown relation, or a sweep or search over a corpus that others are like.
+    """
+    if not isinstance(values, dict) or not isinstance(corpora := values.get("corpora"), dict):
+        return values
+    known = {MAIN: values.get(MAIN), **corpora}
+    inherits = {name: one[LIKE] for name, one in corpora.items() if isinstance(one, dict) and LIKE in one}
+    for section, path in _varied(values):
+        changed = path.removeprefix("corpora.").partition(".")[0]
+        if changed in inherits.values():
+            raise ValueError(
+                f"{section}.{path}: corpora that are like {changed} would keep their values; vary each of them, or do not use like"
+            )
+    written = {name: _written(name, known, inherits, ()) if name in inherits else one for name, one in corpora.items()}
+    return values | {"corpora": written} if inherits else values
+
+
+def _varied(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield (section, path) for each field that a sweep or a search varies, from values that are not checked yet."""
+    search = values.get("search")
+    for section, paths in (("sweep", values.get("sweep")), ("search.space", search.get("space") if isinstance(search, dict) else None)):
+        yield from ((section, str(path)) for path in (paths if isinstance(paths, dict) else ()))
+
+
+def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: tuple[str, ...]) -> dict[str, Any]:
+    own, other = known[name], inherits[name]
+    where = f"corpora.{name}.{LIKE}"
+    if not isinstance(other, str) or other not in known:
+        raise ValueError(f"{where}: {not_one_of(str(other), tuple(known))}")
+    if other == name or other in chain:
+        raise ValueError(f"{where}: found {' → '.join((*chain, name, other))}; expected no cycle")
+    base = _written(other, known, inherits, (*chain, name)) if other in inherits else known[other]
+    if not isinstance(base, dict):
+        raise ValueError(f"{where}: found {other}, which is not a section; expected a corpus")
+    merged = {**base, **{field: value for field, value in own.items() if field != LIKE}}
+    if "relations" in own:
+        named, there, of = own["relations"], base.get("relations"), f"corpora.{name}.relations"
+        if not isinstance(named, list | tuple):
+            raise ValueError(f"{of}: found {brief(named)}; expected a list of relations, or of names of relations under {other}")
+        merged["relations"] = [_relation(one, [*there] if isinstance(there, list | tuple) else [], where=of) for one in named]
+    return merged
+
+
+def _relation(one: Any, there: Sequence[Any], *, where: str) -> Any:
+    if not isinstance(one, str):
+        return one
+    named = {relation.get("name"): relation for relation in there if isinstance(relation, dict)}
+    if one not in named:
+        raise ValueError(f"{where}: {not_one_of(one, tuple(map(str, named)))}")
+    return named[one]
+
 
 if TYPE_CHECKING:
     PaperName = str
@@ -54,27 +108,27 @@ UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
 
 
 class Recipe(Frozen):
-    """A question about encoders, complete: data, methods, seeds, and the grid over them."""
+    """An experiment: data, methods, seeds, and the grid over them."""
 
     name: Name  # of the sweep, its report and its experiment in MLflow
     about: str = ""  # the question, in a sentence
-    encoder: EncoderSection = EncoderSection()  # that all methods start from, unless they say otherwise
-    corpus: CorpusSection  # that all methods train on, unless they name another
-    corpora: dict[Name, CorpusSection] = Field(default_factory=dict)  # others, that methods name
-    targets: TargetsSection | None = None  # None: as they are, where a method or a probe needs them
-    folds: FoldsSection | None = None  # of a retrieval corpus: each fold trains, chooses and is scored on other queries
-    training: Training = Training()  # of all methods, unless they say otherwise
+    encoder: EncoderSection = EncoderSection()  # the start of all methods, unless they change it
+    corpus: CorpusSection  # the training data of all methods, unless they name another corpus
+    corpora: dict[Name, CorpusSection] = Field(default_factory=dict)  # further corpora that methods name
+    targets: TargetsSection | None = None  # None: the defaults, if a method or a probe needs targets
+    folds: FoldsSection | None = None  # cross-validation of a retrieval corpus: each fold trains, selects and tests on other queries
+    training: Training = Training()  # the settings of all methods, unless they change them
     selection: SelectionSection | None = None  # which dev task chooses checkpoints; None: the last weights are kept
     evaluation: EvaluationSection  # what scores the encoders
     methods: Annotated[dict[Name, Method], Field(min_length=1)]  # the rows of the result table, by name
     baseline: str | None = None  # the method that all others are compared with
     headline: str | None = None  # the method that the report opens with; None: the first one that is trained
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)  # one training of each cell with each
-    confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # fresh ones, with which the cell that dev chose is trained again
+    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)  # each cell is trained once with each seed
+    confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # number of new seeds with which the cell chosen on dev is trained again
     sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)  # fields and their values: a cell for each combination
-    search: Search | None = None  # in place of a sweep: suggestions, with the same budget for each method
-    runtime: Runtime = Runtime()  # where and how the work is done; no part of a key
-    paper: PaperName | None = None  # whose printed tables stand beside ours in the report
+    search: Search | None = None  # instead of a sweep: suggestions, with the same budget for each method
+    runtime: Runtime = Runtime()  # where and how the work is done; not part of any key
+    paper: PaperName | None = None  # a paper whose published tables the report shows beside the results
 
     def __repr__(self) -> str:  # a notebook would show pages
         varied = f", varied: {', '.join(self.sweep)}" if self.sweep else ", searched" if self.search else ""
@@ -82,7 +136,7 @@ class Recipe(Frozen):
 
     @classmethod
     def load(cls, path: str | Path | Mapping[str, Json], overrides: str | Sequence[str] = ()) -> Recipe:
-        """Read a recipe's file, or a shipped one by its name (`demo`), or take its values from a dict, and check it.
+        """Read a recipe from a file, by the name of a shipped one (`demo`), or from a dict of its values, and check it.
 
         Args:
             path: A file, a name, or values.
@@ -93,14 +147,13 @@ class Recipe(Frozen):
         """
         changes = [overrides] if isinstance(overrides, str) else overrides
         if not isinstance(changes, Sequence) or not all(isinstance(change, str) for change in changes):
-            expected, example = "texts that change a field each", "training.batch_size=32"
-            raise RecipeError(where="overrides", found=brief(overrides), expected=expected, remedy=f'For example ["{example}"].')
+            expected, remedy = "strings that change one field each", 'For example ["training.batch_size=32"].'
+            raise RecipeError(where="overrides", found=brief(overrides), expected=expected, remedy=remedy)
         if isinstance(path, Mapping):
             return _with_overrides(copy.deepcopy(dict(path)), changes, where="recipe")
         if not isinstance(path, str | Path):
             raise RecipeError(where="recipe", found=typed(path), expected="a Recipe, or the path of one", remedy="Name its file.")
-        file = Path(path).expanduser()
-        return load_recipe(file, changes)
+        return load_recipe(Path(path).expanduser(), changes)
 
     _inherited = model_validator(mode="before")(with_inherited_corpora)
 
@@ -142,7 +195,7 @@ class Recipe(Frozen):
 
 
 def _check_own(recipe: Recipe) -> None:
-    """Raise ValueError for the task own, or shapes of rows, without a corpus of kind own, and for folds of one."""
+    """Raise ValueError for the task own or shapes without a corpus of kind own, and for folds with one."""
     if isinstance(recipe.corpus, OwnSection):
         if recipe.folds is not None:
             raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
@@ -159,37 +212,36 @@ def _check_own(recipe: Recipe) -> None:
 
 
 def _check_search(recipe: Recipe) -> None:
-    """Raise ValueError for a recipe whose search cannot be what it says."""
+    """Raise ValueError for fields of the recipe that conflict with its search."""
     if recipe.search is None:
         return
     if recipe.sweep:
         raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
     if recipe.folds is not None:
         raise ValueError(
-            "search: found beside folds; expected one dev set that compares all suggestions. `sweep:` compares a few settings over folds"
+            "search: found beside folds; expected one dev set to compare all suggestions. `sweep:` compares a few settings over folds"
         )
     if recipe.confirm_seeds:
         raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
     if recipe.selection is None:
-        raise ValueError("search: found no selection; expected one, for its dev score is what is searched for")
+        raise ValueError("search: found no selection; expected one, because a search maximizes its dev score")
     searched = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
     if not searched:
         raise ValueError("search: found no reported method that is trained; expected at least one")
     for name, method in recipe.methods.items():
         if name in searched and not method.select:
-            raise ValueError(f"methods.{name}.select: found false in a search; expected true, or it has no dev score")
+            raise ValueError(f"methods.{name}.select: found false in a search; expected true: without selection there is no dev score")
         if method.reported and method.of is not None:
             raise ValueError(
-                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a recipe of its own"
+                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a separate recipe"
             )
 
 
 def _check_gpus(runtime: Runtime) -> None:
     if runtime.most_workers > 1 and runtime.gpus_per_worker % 1:
-        asked = f"found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers a training"
         raise ValueError(
-            f"runtime.gpus_per_worker: {asked}; expected a whole number: NCCL lets no two workers of a training share a GPU. "
-            "Set it to 1, or runtime.workers=1"
+            f"runtime.gpus_per_worker: found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers per training; expected a "
+            "whole number: NCCL does not let two workers of a training share a GPU. Set it to 1, or runtime.workers=1"
         )
 
 
@@ -204,16 +256,16 @@ def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> No
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
-    """Read a recipe's file, or a shipped one by its name, apply `a.b=c` overrides in order, and check it.
+    """Read a recipe from a file, or a shipped one by its name, apply `a.b=c` overrides in order, and check it.
 
     Raises:
         RecipeError: naming the file and the field.
     """
     path = recipe_file(path)
     meant = None if path.is_file() else meant_recipe(path)
-    hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists those that ship, with their paths."
+    hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists the shipped recipes with their paths."
     remedy = UTF_8 if path.is_file() else hint
-    by_recipe = f"A recipe takes it so: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
+    by_recipe = f"To use it in a recipe: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
     of_data = f"It looks like data: `sentdist tune {path}`. {by_recipe}" if suffix_of(path) in TABLES else None
     if of_data is not None and path.is_file() and suffix_of(path) != OBJECTS:  # JSON is YAML
         raise RecipeError(where=str(path), found="a table", expected=A_RECIPE, remedy=of_data)
@@ -221,12 +273,8 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         text = path.read_text(encoding="utf-8-sig")
     values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
     if not isinstance(values, dict):
-        raise RecipeError(
-            where=str(path),
-            found=_kind_of(values, text),
-            expected=A_RECIPE,
-            remedy=of_data or "See rayjobs/recipes/demo.yaml.",
-        )
+        remedy = of_data or "See rayjobs/recipes/demo.yaml."
+        raise RecipeError(where=str(path), found=_kind_of(values, text), expected=A_RECIPE, remedy=remedy)
     return _with_overrides(values, overrides, where=str(path))
 
 
@@ -237,7 +285,7 @@ def _with_overrides(values: dict[str, Json], overrides: Sequence[str], *, where:
 
 
 def _kind_of(values: Json, text: str) -> str:
-    """What stands in a file that is no recipe."""
+    """Describe the content of a file that is not a recipe."""
     if not text.strip() or values is None:
         return "an empty file"
     return "a list" if isinstance(values, list) else "plain text" if isinstance(values, str) else str(values)
@@ -247,7 +295,7 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     """Check the values of a recipe.
 
     Raises:
-        RecipeError: one line for each field at fault.
+        RecipeError: a sentence for each invalid field.
     """
     try:
         return Recipe.model_validate(values)
@@ -256,10 +304,10 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
 
 
 def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
-    """Check the values of one objective, as a recipe spells them.
+    """Check the values of one objective as a recipe has them.
 
     Raises:
-        RecipeError: no such objective, or values that it has not.
+        RecipeError: an unknown objective, or invalid values.
     """
     try:
         checked: AnyObjective = TypeAdapter(AnyObjective).validate_python({"name": name, **values})
@@ -270,19 +318,15 @@ def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
 
 
 def recipe_text(values: dict[str, Json]) -> str:
-    """The values of a recipe as YAML, in their order."""
+    """Return the values of a recipe as YAML, in their order."""
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
 
 
 def _apply_override(values: dict[str, Json], override: str) -> None:
     path, equals, text = (part.strip() for part in override.partition("="))
     if not equals or not path:
-        raise RecipeError(
-            where=f"--set {override}",
-            found="no a.b=c",
-            expected="a dotted field, =, and a YAML value",
-            remedy="Example: --set training.batch_size=32",
-        )
+        remedy = "Example: --set training.batch_size=32"
+        raise RecipeError(where=f"--set {override}", found="no a.b=c", expected="a dotted field, =, and a YAML value", remedy=remedy)
     where = f"--set {override}"
     value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote the value.")
     for section in ("sweep.", "search.space."):  # their keys are themselves dotted paths
@@ -295,23 +339,19 @@ def _apply_override(values: dict[str, Json], override: str) -> None:
 
 
 def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> None:
-    """Refuse a dotted path into a method that does not exist: it would quietly make a new one.
-
-    Raises:
-        RecipeError: naming the methods there are.
-    """
+    """Raise RecipeError for a dotted path into a method that does not exist: it would silently add a new one."""
     head, _, rest = dotted.partition(".")
     name = rest.partition(".")[0]
     if head == "methods" and not name:
         expected = f"a field of one, such as methods.{methods[0] if methods else 'NAME'}.title"
-        raise RecipeError(
-            where=where, found="all methods at once", expected=expected, remedy="Write other methods into a recipe of their own."
-        )
+        raise RecipeError(where=where, found="all methods at once", expected=expected, remedy="Write other methods into another recipe.")
     if head == "methods" and name not in methods:
         raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
 
 
 def fields_beside(location: list[str]) -> dict[str, str]:
-    """The fields that a mapping at this place of a recipe can have, with what each takes; in a method a section changes fields of the
-    recipe's own."""
+    """Return the fields that a mapping at this place of a recipe can have, with what each takes.
+
+    A section of a method, such as `training`, has the fields of that section of the recipe.
+    """
     return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else {})

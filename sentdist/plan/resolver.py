@@ -1,89 +1,86 @@
-"""What planning asks of the world: what stands behind the names of data and checkpoints."""
+"""The interface by which planning looks up data sources and checkpoints."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
-from sentdist.plan.own_file import OwnFileSection
-from sentdist.plan.specs import OwnRows
-from sentdist.poolings import POOLINGS
+from sentdist.families import POOLINGS
+from sentdist.plan.specs import OwnFileSection, OwnRows
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pin:
-    """What is found behind a name: the name that goes into a stage, the revision that pins the content, its rows."""
+    """A source or checkpoint as found by name. Facts that planning cannot know are None, or True for `may_…` and `has_mask_token`."""
 
-    name: str
-    revision: str
+    name: str  # as in a stage
+    revision: str  # pins the content
     num_rows: int = 0
-    width: int | None = None  # of an encoder's layers, where planning can know it
-    dense_width: int | None = None  # of what the dense layer gives that its folder declares, where there is one
-    num_layers: int | None = None  # of an encoder, where planning can know it
-    most_tokens: int | None = None  # that an encoder takes, where planning can know it
-    may_drop_heads: bool = True  # its family is one whose sentences lie flat, or planning cannot know it
-    may_recompute_layers: bool = True  # in the backward pass, or planning cannot know it
-    has_mask_token: bool = True  # its tokenizer, or planning cannot know it
-    shares_layers: bool = False  # one layer's weights, used many times, such as ALBERT's
-    has_decoder: bool = False  # what generates text, such as BART: no encoder of sentences as it is
+    width: int | None = None  # of an encoder's layers
+    dense_width: int | None = None  # of the output of the dense layer that the encoder's folder declares
+    num_layers: int | None = None  # of an encoder
+    most_tokens: int | None = None  # maximum length that an encoder takes
+    may_drop_heads: bool = True  # the encoder runs without padding
+    may_recompute_layers: bool = True  # in the backward pass
+    has_mask_token: bool = True  # of the tokenizer
+    shares_layers: bool = False  # one layer's weights are used many times, as in ALBERT
+    has_decoder: bool = False  # generates text, as BART does: no sentence encoder without changes
     splits: tuple[str, ...] = ()  # of a source
 
     def width_with(self, pooling: str) -> int | None:
-        """Of an encoder's embeddings, where planning can know it."""
+        """Return the width of the encoder's embeddings with a pooling; None if planning cannot know it."""
         return self.dense_width or self.width if POOLINGS[pooling].gives_dense else self.width
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnPin:
-    """A person's own file. num_rows: that train; num_apart: of them without a text in common, at most; num_dev, num_test: anchors or graded
-    pairs that are held out.
-    tokens: of a text of those on average, before it is cut, by estimate.
-    notes: what was recognised and held out, in sentences.
-    """
+    """A user file as recognised."""
 
     name: str
     revision: str
     rows: OwnRows
-    num_rows: int
-    num_apart: int
-    num_dev: int = 0
-    num_test: int = 0
-    tokens: float | None = None
-    notes: tuple[str, ...] = ()
+    num_rows: int  # training rows
+    num_apart: int  # largest set of training rows without a text in common
+    num_dev: int = 0  # anchors or graded pairs held out for dev
+    num_test: int = 0  # likewise for test
+    tokens: float | None = None  # estimated mean tokens per training text, before truncation
+    notes: tuple[str, ...] = ()  # sentences on what was recognised and held out
 
 
 class Resolver(Protocol):
-    """Looks at data and checkpoints while planning; every mistake that can be seen then is raised here.
+    """Look up data and checkpoints while planning; raises every error that can be detected before any work starts."""
 
-    notes: what could not be looked at, or was read in an unusual way, in sentences for people.
-    """
-
-    notes: list[str]
+    notes: list[str]  # sentences on what could not be checked, or was read in an unusual way
 
     def source(
         self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
     ) -> Pin:
-        """judged: documents, queries and judgements are meant, and no table."""
+        """Pin a data source.
+
+        Args:
+            columns: Names that the source must have.
+            judged: Expect documents, queries and judgements instead of a table.
+        """
         ...
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin: ...
 
     def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
-        """The pooling that a checkpoint says it was made with; None where it says none, or planning cannot see it."""
+        """Return the pooling that a checkpoint declares; None if it declares none or planning cannot see it."""
         ...
 
     def is_retrieval(self, name: str) -> bool:
-        """Whether a source is documents, queries and judgements, by what its files are."""
+        """Return whether the files of a source are documents, queries and judgements."""
         ...
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
-        """What a person's own file holds, and which of its rows are held out."""
+        """Recognise the content of a user file and which of its rows are held out."""
         ...
 
     def tagger(self, name: str, *, where: str) -> str:
-        """The revision of a tagger: "nltk", or "module:function"."""
+        """Return the revision of a tagger: "nltk", or "module:function"."""
         ...
 
     def wordnet(self, *, where: str) -> str:
-        """The revision of WordNet as NLTK finds it."""
+        """Return the revision of WordNet as NLTK finds it."""
         ...

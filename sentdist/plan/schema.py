@@ -1,27 +1,76 @@
-"""The JSON schema of a recipe, for editors: which keys there are, of which type, what they mean, and the values that a name can have."""
+"""Generate the JSON schema of a recipe for editors: keys, types, descriptions and known names."""
 
 from __future__ import annotations
 
+import ast
+import inspect
+import io
 import json
 import re
+import textwrap
+import tokenize
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pydantic
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema
 
-from sentdist.code_digest import code_digest
-from sentdist.durable import whole_file
+from sentdist.files import code_digest, whole_file
+from sentdist.frozen import Frozen
 from sentdist.plan.corpora import SECTIONS as CORPUS_SECTIONS
 from sentdist.plan.corpora.graded import GradedSection
-from sentdist.plan.dev_tasks import dev_names
-from sentdist.plan.field_comments import CommentedSchema
-from sentdist.plan.inheritance import LIKE
-from sentdist.plan.own_tasks import OWN
-from sentdist.plan.recipe import Recipe
+from sentdist.plan.recipe import LIKE, Recipe
 from sentdist.plan.sections import CHANGED_BY_METHODS, EvaluationSection, Method, SelectionSection
 from sentdist.plan.stage import Json
+from sentdist.plan.task_names import OWN, dev_names
 from sentdist.plan.tasks import TASK_GROUPS, TASKS
+
+
+class CommentedSchema(GenerateJsonSchema):
+    """JSON schema of pydantic with the comment of each field as its description."""
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        made = super().model_schema(schema)
+        for name, comment in field_comments(schema["cls"]).items():
+            if name in made.get("properties", {}):
+                made["properties"][name].setdefault("description", comment)
+        return made
+
+
+def field_comments(value: type[Frozen]) -> dict[str, str]:
+    """Return the comment of each field: the one on its line, or else the comment lines above it; base classes included."""
+    found: dict[str, str] = {}
+    for base in reversed(value.__mro__):
+        if issubclass(base, Frozen) and base is not Frozen:
+            found |= _of_class(base)
+    return found
+
+
+@cache
+def _of_class(value: type[Frozen]) -> dict[str, str]:
+    source = textwrap.dedent(inspect.getsource(value))
+    lines = source.splitlines()
+    comments = {
+        token.start[0]: token.string.removeprefix("#").strip()
+        for token in tokenize.generate_tokens(io.StringIO(source).readline)
+        if token.type == tokenize.COMMENT and not token.string.startswith("# fmt:")
+    }
+    (made,) = ast.parse(source).body
+    assert isinstance(made, ast.ClassDef)
+    found: dict[str, str] = {}
+    for node in made.body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            above = node.lineno - 1
+            while above in comments and lines[above - 1].lstrip().startswith("#"):
+                above -= 1
+            comment = comments.get(node.end_lineno or 0) or " ".join(comments[line] for line in range(above + 1, node.lineno))
+            if comment:
+                found[node.target.id] = comment[0].upper() + comment[1:]
+    return found
+
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMED = re.compile(r"# yaml-language-server: \$schema=((?:[^:]*/)?recipe\.schema\.json)")  # a path, no address of a server
@@ -29,9 +78,9 @@ MOST_LETTERS = 1000
 
 
 def recipe_schema() -> dict[str, Json]:
-    """The schema, looser than `Recipe` where one field depends on another: names that refer to each other, settings that have no effect."""
+    """Return the schema; unlike `Recipe` it does not check references between fields, nor settings without effect."""
     schema = Recipe.model_json_schema(schema_generator=CommentedSchema)
-    for field, section in CHANGED_BY_METHODS.items():  # in `Method` itself any mapping, checked against the section later
+    for field, section in CHANGED_BY_METHODS.items():  # `Method` accepts any mapping there; the section checks it later
         properties = schema["$defs"][Method.__name__]["properties"]
         properties[field] = {"$ref": f"#/$defs/{section.__name__}", "description": properties[field]["description"]}
     corpora = schema["properties"]["corpora"]
@@ -49,32 +98,29 @@ def recipe_schema() -> dict[str, Json]:
 
 
 def _names(known: Sequence[str], *, others: str) -> dict[str, Json]:
-    """One of the names that are known, which an editor offers, or what has the mark of others: KIND=SOURCE, names joined by +."""
+    """Return a schema of a known name, which editors complete, or a text that matches `others`: KIND=SOURCE, names joined by +."""
     return {"anyOf": [{"enum": list(known)}, {"type": "string", "pattern": others}]}
 
 
 def _or_like(section: Json) -> Json:
-    """A section, or one that names another which it is like and what differs."""
+    """Return a schema of a section, or of `like: NAME` with the fields that differ."""
     fields: dict[str, Json] = {name: {} for one in CORPUS_SECTIONS for name in one.model_fields}
     like: Json = {"type": "object", "required": [LIKE], "properties": {LIKE: {"type": "string"}, **fields}, "additionalProperties": False}
     return {"anyOf": [section, like]}
 
 
 def schema_text() -> str:
-    """The schema as a file holds it."""
+    """Return the schema as the text of its file."""
     return json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _made_by() -> str:
-    """Stands at the schema's end: a file that ends so is whole, and need not be made again, which takes as long as planning."""
+    """Return the last value of the schema: a file that ends with it is complete and current. Making it takes as long as planning."""
     return f"pydantic {pydantic.VERSION}, code {code_digest()}"
 
 
 def keep_schema_of(recipe: Path) -> None:
-    """Write the schema where a recipe's first line names it, unless this code's stands there; nothing where that cannot be written.
-
-    Only to a file `recipe.schema.json`: another that a person names is the person's.
-    """
+    """Write the schema to the `recipe.schema.json` that a recipe's first line names, unless it is current; ignore a failed write."""
     with recipe.open(encoding="utf-8-sig") as lines:
         named = NAMED.fullmatch(lines.readline(MOST_LETTERS).strip())
     if named is None:
@@ -87,7 +133,7 @@ def keep_schema_of(recipe: Path) -> None:
 
 
 def _refuse_other_keys(value: Json) -> None:
-    """Mappings whose keys have a pattern take no others; pydantic leaves that open."""
+    """Forbid other keys in mappings with key patterns; pydantic allows them."""
     if isinstance(value, dict):
         if "patternProperties" in value:
             value.setdefault("additionalProperties", False)

@@ -1,4 +1,4 @@
-"""What a recipe's `search:` says: which fields may take which values, who suggests them, how long, and what chooses."""
+"""The `search:` section of a recipe: search space, sampler, budget and successive halving."""
 
 from __future__ import annotations
 
@@ -16,23 +16,20 @@ from sentdist.plan.stage import Json
 from sentdist.plan.wording import not_one_of
 
 METRIC: Literal["dev"] = "dev"
-DIGITS = 6  # significant ones of a suggested number: a value has one spelling, and stages that meet have one key
-# What a field of the space may belong to. The other parts of a recipe say how an encoder is scored or where it is trained:
-# two suggestions that differ there cannot be compared on dev, or are one.
+DIGITS = 6  # significant digits of a suggested number: each value has one spelling, so equal stages have equal keys
+# Sections whose fields can be searched. The others set how an encoder is scored or where it is trained:
+# suggestions that differ there cannot be compared on dev, or do not differ at all.
 SEARCHABLE = ("encoder", "corpus", "corpora", "training", "targets", "methods")
 
 
 class Axis(Frozen):
-    """The values that one field may take: exactly one of `choice`, `uniform`, `log`, `integers`.
-
-    steps: only so many values between the bounds, at equal distances (of the logarithm under `log`), bounds included: suggestions
-    then meet, and with them stages.
-    """
+    """The values that one field may take: exactly one of `choice`, `uniform`, `log`, `integers`."""
 
     choice: Annotated[tuple[Json, ...], Field(min_length=1)] | None = None
     uniform: tuple[float, float] | None = None
     log: tuple[float, float] | None = None
     integers: tuple[int, int] | None = None  # both bounds included
+    # Number of values at equal distances (of logarithms under `log`), bounds included: suggestions then repeat and share stages.
     steps: Annotated[int, Field(ge=2)] | None = None
 
     @model_validator(mode="after")
@@ -53,7 +50,7 @@ class Axis(Frozen):
 
     @property
     def values(self) -> tuple[Json, ...] | None:
-        """All values in order; None where there are as many as numbers between the bounds."""
+        """All values in order; None for a continuous axis."""
         if self.choice is not None:
             return self.choice
         if self.integers is not None:
@@ -61,9 +58,9 @@ class Axis(Frozen):
         return None if self.steps is None else tuple(self.at(place / (self.steps - 1)) for place in range(self.steps))
 
     def at(self, share: float) -> float:
-        """The number at a share (0 to 1) of the way between the bounds of `uniform` or `log`."""
+        """Return the number at a share (0 to 1) of the way between the bounds of `uniform` or `log`."""
         bounds = self.uniform or self.log
-        assert bounds is not None, "choices and integers have places"
+        assert bounds is not None, "not for choices and integers"
         if share in (0.0, 1.0):
             return bounds[int(share)]
         if self.log is None:
@@ -72,7 +69,7 @@ class Axis(Frozen):
 
     @property
     def samples(self) -> tuple[Json, ...]:
-        """A few values that stand for all: every choice, of numbers the bounds and one between them."""
+        """Representative values: every choice; of numbers both bounds and one between them."""
         values = self.values
         if values is None:
             return (self.at(0.0), self.at(0.5), self.at(1.0))
@@ -80,7 +77,7 @@ class Axis(Frozen):
 
     @property
     def line(self) -> str:
-        """The values as a person reads them."""
+        """The values as text for users."""
         if self.choice is not None:
             return f"one of {', '.join(brief(value) for value in self.choice)}"
         if self.integers is not None:
@@ -92,32 +89,27 @@ class Axis(Frozen):
 
 
 class Halving(Frozen):
-    """Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): which shares of a training are looked at, and who goes on.
+    """Asynchronous successive halving (Li et al. 2020, arXiv 1810.05934): at each rung, the best trials of a method are promoted."""
 
-    rungs: shares of the steps of a training, the last one 1. A training that has come to a rung goes on if its dev score is among the best
-    `keep` of those that its method has there by then.
-    """
-
+    # Shares of the steps of a training, the last one 1.
     rungs: Annotated[tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...], Field(min_length=2)] = (0.1, 0.3, 1.0)
+    # A training continues after a rung if its dev score is in this best share of its method's scores at that rung so far.
     keep: Annotated[float, Field(gt=0.0, lt=1.0)] = 1 / 3
 
     @model_validator(mode="after")
     def _rungs_rise(self) -> Halving:
         if any(low >= high for low, high in itertools.pairwise(self.rungs)) or self.rungs[-1] != 1.0:
-            raise ValueError(f"rungs: found {list(self.rungs)}; expected rising shares of a training, the last one 1")
+            raise ValueError(f"rungs: found {list(self.rungs)}; expected increasing shares of a training, the last one 1")
         return self
 
 
 class Budget(Frozen):
-    """When a search ends at the latest; whichever comes first.
+    """Limits of a search; it ends at the first one reached."""
 
-    hours: from its start, without times when it did not run. The finalists are part of it: while trials run, at most half is kept for them,
-    and they are trained with as many of the recipe's seeds as there is time for. samples: trials of all methods together. sentences:
-    trained on, of all methods together, entropy encoders included; a stage that was in the store before costs nothing.
-    """
-
+    # Of running time, finalists included: at most half is reserved for them, and they are trained with as many seeds as time allows.
     hours: Annotated[float, Field(gt=0.0)] | None = None
-    samples: Annotated[int, Field(ge=1)] | None = None
+    samples: Annotated[int, Field(ge=1)] | None = None  # trials of all methods together
+    # Trained on, of all methods together, entropy encoders included; stages that were in the store before cost nothing.
     sentences: Annotated[int, Field(ge=1)] | None = None
 
     @model_validator(mode="after")
@@ -128,23 +120,23 @@ class Budget(Frozen):
 
 
 class Search(Frozen):
-    """A search: each reported method that is trained gets the same number of trials, its own suggestions and its own finalists.
+    """A search: each trained and reported method gets the same number of trials, its own suggestions and its own finalists.
 
-    A trial trains a method with the recipe's first seed. Its score is the best one of the recipe's selection on dev until then.
+    A trial trains a method with the recipe's first seed. Its score is the best dev score of the recipe's selection so far.
     """
 
     suggest: Literal["grid", "random", "quasi_random", "tpe"] = "tpe"
-    samples: Annotated[int, Field(ge=1)] | None = None  # of each method; None: until the budget ends, or the whole grid
+    samples: Annotated[int, Field(ge=1)] | None = None  # trials per method; None: until the budget ends, or the whole grid
     space: Annotated[dict[str, Axis], Field(min_length=1)]
     metric: Literal["dev"] = METRIC  # the score by which the selection chooses
     halving: Halving | None = None
     budget: Budget | None = None
-    finalists: Annotated[int, Field(ge=1)] = 1  # of each method: best on dev; trained with all seeds, and only they are scored on test
-    prefer_cheaper: bool = False  # of several suggestions take the one that needs least that the store has not; biases a comparison
-    seed: Annotated[int, Field(ge=0)] = 0  # of who suggests
+    finalists: Annotated[int, Field(ge=1)] = 1  # per method: the best on dev, trained with all seeds; only they are scored on test
+    prefer_cheaper: bool = False  # of several suggestions take the one with the least new work; biases comparisons of methods
+    seed: Annotated[int, Field(ge=0)] = 0  # of the sampler
 
     def size(self, fields: Sequence[str]) -> int | None:
-        """How many suggestions for these fields of the space differ; None where they have no end."""
+        """Return the number of different suggestions for these fields of the space; None if unlimited."""
         values = [self.space[field].values for field in fields]
         return None if any(one is None for one in values) else math.prod(len(one) for one in values if one is not None)
 
@@ -153,8 +145,8 @@ class Search(Frozen):
     def _is_of_dev(cls, metric: object) -> object:
         if metric != METRIC:
             raise ValueError(
-                f'found "{metric}"; expected {METRIC}, the score by which selection chooses: what is chosen on a test set '
-                "has no test score any more"
+                f'found "{metric}"; expected {METRIC}, the score by which selection chooses: after a choice on a test set '
+                "its score is no test score any more"
             )
         return metric
 
@@ -162,23 +154,23 @@ class Search(Frozen):
     def _comes_to_an_end(self) -> Search:
         for path, axis in self.space.items():
             if path.partition(".")[0] not in SEARCHABLE or "." not in path:
-                raise ValueError(f"space.{path}: {not_one_of(path.partition('.')[0], SEARCHABLE)} A field below one of them is searched")
+                raise ValueError(f"space.{path}: {not_one_of(path.partition('.')[0], SEARCHABLE)} Name a field below one of them")
             if self.suggest == "grid" and axis.values is None:
-                raise ValueError(f"space.{path}: has no end of values; expected steps, a choice or integers for a grid")
+                raise ValueError(f"space.{path}: has unlimited values; expected steps, a choice or integers for a grid")
         if self.suggest == "grid" and self.samples is not None:
-            raise ValueError("samples: has no effect on a grid, which is tried whole; leave it out, or suggest at random")
+            raise ValueError("samples: has no effect on a grid, which is tried completely; leave it out, or use another suggest")
         if self.suggest == "grid" and self.prefer_cheaper:
-            raise ValueError("prefer_cheaper: has no effect on a grid, which is tried whole; leave it out")
+            raise ValueError("prefer_cheaper: has no effect on a grid, which is tried completely; leave it out")
         if self.suggest != "grid" and self.samples is None and self.budget is None:
-            raise ValueError("samples: found neither samples nor a budget; expected one of them, or the search would not end")
+            raise ValueError("samples: found neither samples nor a budget; expected one of them, otherwise the search would not end")
         return self
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The shares of a training at which its dev score is looked at; the last one is 1."""
+        """The shares of a training at which trials are compared; the last one is 1."""
         return (1.0,) if self.halving is None else self.halving.rungs
 
 
 def short(value: float) -> float:
-    """A number with few digits."""
+    """Round a number to `DIGITS` significant digits."""
     return float(f"{value:.{DIGITS}g}")

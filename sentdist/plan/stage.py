@@ -1,4 +1,4 @@
-"""What a stage is: a frozen value that says what to make, and the key that names it."""
+"""The base class of stages (frozen values with a key that identifies the artifact), their order, and canonical spelling."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
-from typing import Any, ClassVar, Literal, Self
+from functools import cached_property, wraps
+from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar
 
 from pydantic import JsonValue
 
@@ -26,20 +26,13 @@ KEY_LENGTH = 16  # hex digits: 64 bits, a chance of 3e-8 that two of a million s
 
 
 class Stage(Frozen):
-    """One thing to make. Every field counts; a field that holds a Stage is an edge of the graph.
-
-    `revision` is bumped when a stage comes to mean something else although its fields did not change.
-    purpose: "training" for what an encoder is made of, whose seconds are a trial's cost; "scores" for what scores it;
-    "aside" for what no plan has.
-    speed_of: the kind of stage by whose finished artifacts the work of this one is forecast; None: it is not forecast.
-    built_by: the processes that build it where there are several: "one"; a "pool", of which each makes parts by itself; a "group", all at
-    once. None: no cluster is asked for it, whoever needs it makes it.
-    """
+    """Description of an artifact to build. All fields enter the key; a field that holds a Stage is an edge of the graph."""
 
     kind: ClassVar[str]
-    revision: ClassVar[int]
-    purpose: ClassVar[Purpose]
-    speed_of: ClassVar[str | None]
+    revision: ClassVar[int]  # raised when the meaning of a stage changes while its fields do not
+    purpose: ClassVar[Purpose]  # "training": part of making an encoder, counts as cost of a trial; "scores"; "aside": in no plan
+    speed_of: ClassVar[str | None]  # kind of stage whose finished artifacts forecast the work of this one; None: no forecast
+    # Who builds it on a cluster: "one" process; a "pool", each process some parts; a "group", all at once. None: the process that needs it.
     built_by: ClassVar[Processes | None]
 
     @cached_property
@@ -49,7 +42,7 @@ class Stage(Frozen):
         return hashlib.sha256(text.replace(_SOURCE, _SOURCE_IN_KEYS).encode()).hexdigest()[:KEY_LENGTH]
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """As pydantic's, whose copy would keep the key of the fields that were."""
+        """Copy as pydantic does, but drop the cached key if fields change."""
         copy = super().model_copy(update=update, deep=deep)
         if update:
             copy.__dict__.pop("key", None)
@@ -57,22 +50,29 @@ class Stage(Frozen):
 
     @property
     def label(self) -> str:
-        """A few words for people: they stand before the key in the name of the artifact's folder."""
+        """Short readable name; it precedes the key in the name of the artifact's folder."""
         return self.kind
 
     @property
     def precision_used(self) -> str | None:
-        """The precision in which the stage's encoder computes; None where it has no encoder."""
-        raise TypeError(f"nobody said in which precision the stage {self.kind} computes")
+        """Precision in which the stage's encoder computes; None without an encoder."""
+        raise TypeError(f"{self.kind}.precision_used is not implemented")
 
     @property
     def uses_gpu(self) -> bool:
-        """Whether it computes on a GPU where trainings have one."""
+        """Whether the stage uses a GPU if trainings have one."""
         return self.precision_used is not None
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:
-        """Sentences that it trains on or encodes, at most. rows: as a plan has them. Raises TypeError for what no plan has."""
-        raise TypeError(f"nobody said how many sentences the stage {self.kind} goes through")
+        """Return an upper bound of the sentences that the stage trains on or encodes.
+
+        Args:
+            rows: `rows` of a plan.
+
+        Raises:
+            TypeError: a kind of stage that plans do not contain.
+        """
+        raise TypeError(f"{self.kind}.num_sentences is not implemented")
 
     @property
     def place(self) -> str:
@@ -81,39 +81,39 @@ class Stage(Frozen):
         return f"{self.kind}/{label}-{self.key}"
 
     def canonical(self) -> dict[str, Json]:
-        """Kind, revision and fields as JSON values, every input stage replaced by its key."""
+        """Return kind, revision and fields as JSON values, every input stage replaced by its key."""
         return {"kind": self.kind, "revision": self.revision, "fields": canonical_fields(self, self.kind)}
 
     @property
     def inputs(self) -> tuple[Stage, ...]:
-        """The stages that stand in the fields of this one, each once, in order of appearance."""
+        """The stages in the fields of this one, each once, in order of appearance."""
         found = {stage.key: stage for name in type(self).model_fields for stage in _stages_in(getattr(self, name))}
         return tuple(found.values())
 
 
-def in_words_of_today(canonical: dict[str, Json]) -> dict[str, Json]:
-    """The canonical values of a stage that an older version wrote, with sources as they are called now, so that records compare."""
+def with_current_source_names(canonical: dict[str, Json]) -> dict[str, Json]:
+    """Return canonical values of an older version with the current names of sources, so that records can be compared."""
     renamed: dict[str, Json] = json.loads(json.dumps(canonical).replace(_SOURCE_IN_KEYS, _SOURCE))
     return renamed
 
 
 def label_of(place: str) -> str:
-    """The label of the stage whose artifact lies in such a place: the folder without the key, with sources as they are called now."""
+    """Return the label of the stage at a place: the folder name without the key, with the current names of sources."""
     return _SOURCE_IN_LABELS.sub(r"\1generated-", place.partition("/")[2].rpartition("-")[0])
 
 
 def as_number(value: object) -> float | None:
-    """What a record or a recipe holds as a number; None for anything else, true and false among it."""
+    """Return a JSON value as float; None if it is no number (booleans are none)."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def slug(text: str) -> str:
-    """Lower-case words for a folder's name."""
+    """Return a text as lower-case words for the name of a folder."""
     return "".join(letter if letter.isalnum() or letter in "+-._" else "-" for letter in text.lower()).strip("-")
 
 
 def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """All stages that the targets need, inputs before users, each once."""
+    """Return the targets and all stages they need, inputs first, each once."""
     ordered: dict[str, Stage] = {}
 
     def visit(stage: Stage) -> None:
@@ -129,8 +129,11 @@ def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
 
 
 def longest_path(stages: Iterable[Stage], cost: Callable[[Stage], float]) -> float:
-    """The most that stages cost that must follow each other: what they take, however many run at once. stages: inputs before users;
-    an input that is not among them costs nothing."""
+    """Return the cost of the most expensive chain of stages: a lower bound of the time, however many run at once.
+
+    Args:
+        stages: Inputs first; an input that is not among them costs nothing.
+    """
     ends: dict[str, float] = {}
     for stage in stages:
         ends[stage.key] = cost(stage) + max((ends.get(needed.key, 0.0) for needed in stage.inputs), default=0.0)
@@ -138,8 +141,11 @@ def longest_path(stages: Iterable[Stage], cost: Callable[[Stage], float]) -> flo
 
 
 def most_at_once(stages: Iterable[Stage]) -> int:
-    """How many of these stages can be built at once: no more than there are chains of stages that wait for one another.
-    stages: inputs before users."""
+    """Return an upper bound of the stages that can be built at once: the number of chains of dependent stages.
+
+    Args:
+        stages: Inputs first.
+    """
     ends: set[str] = set()
     num_chains = 0
     for stage in stages:
@@ -164,11 +170,18 @@ def _canonical(value: object, where: str) -> Json:
         return {"stage": value.key}
     if isinstance(value, Frozen):
         return canonical_fields(value, where)
-    raise TypeError(f"{where}: a {type(value).__name__} has no canonical spelling, so it cannot stand in a stage")
+    raise TypeError(f"{where}: a {type(value).__name__} has no canonical spelling, so it cannot be in a stage")
 
 
 def canonical_fields(value: Frozen, where: str) -> dict[str, Json]:
-    """The fields of a value as keys and records spell them. where: its name, for the TypeError of one that has no canonical spelling."""
+    """Return the fields of a value as keys and records spell them.
+
+    Args:
+        where: Name of the value, for errors.
+
+    Raises:
+        TypeError: a field has no canonical spelling.
+    """
     declared = type(value).model_fields
     silent = {name for name in value.later_fields if getattr(value, name) == declared[name].default}
     return {name: _canonical(getattr(value, name), f"{where}.{name}") for name in declared if name not in silent}
@@ -183,3 +196,26 @@ def _stages_in(value: object) -> Iterator[Stage]:
     elif isinstance(value, Frozen):
         for name in type(value).model_fields:
             yield from _stages_in(getattr(value, name))
+
+
+Owner = TypeVar("Owner")
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+def memoized(method: Callable[Concatenate[Owner, Given], Answer]) -> Callable[Concatenate[Owner, Given], Answer]:
+    """Cache the results of a method per object and arguments, as long as the object lives.
+
+    For immutable results that depend only on the object and on hashable arguments. Exceptions are not cached.
+    """
+    name = f"_answers_of_{method.__name__}"
+
+    @wraps(method)
+    def answer(self: Owner, *args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        answers: dict[Any, Answer] = self.__dict__.setdefault(name, {})
+        given = (args, tuple(sorted(kwargs.items()))) if kwargs else args
+        if given not in answers:
+            answers[given] = method(self, *args, **kwargs)
+        return answers[given]
+
+    return answer

@@ -1,22 +1,84 @@
-"""The kinds of stage beside corpora: a trained encoder, its embeddings of a corpus, its scores."""
+"""All kinds of stages except corpora: targets, trainings and rungs, banks, scores, overlaps, cached embeddings, tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.frozen import Frozen
 from sentdist.plan.corpora import CORPORA, AnyCorpus
 from sentdist.plan.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
-from sentdist.plan.selection import Selection
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, TaskPrompts, Training, View
 from sentdist.plan.stage import Processes, Purpose, Stage, slug
 from sentdist.plan.task_kinds import DevTask, ScoredTask, num_encoded
 
+# English by WordPiece: 4.1 to 5.4 in 12 of 13 data sets, mostly 4.6. Characters of other scripts take more bytes, and more of a token.
+BYTES_PER_TOKEN = 4.6
+SPECIAL_TOKENS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusSizes:
+    """Sizes that planning has found."""
+
+    rows: dict[str, int] = field(default_factory=dict)  # training rows by key of the corpus; texts by name of a task on a user file
+    tokens: dict[str, float] = field(default_factory=dict)  # mean tokens per sentence before truncation, by key of the corpus, if known
+
+
+def tokens_in(num_bytes: float) -> float:
+    """Estimate the number of tokens of a text from its bytes in UTF-8, for an unknown tokenizer."""
+    return SPECIAL_TOKENS + num_bytes / BYTES_PER_TOKEN
+
+
+OF_THE_DATA = ("kind", "source", "revision", "split", "role", "fold", "fold_role")  # neither the name nor the limit
+
+
+class Selection(Frozen):
+    """Score dev tasks at intervals and keep the weights with the best mean score."""
+
+    later_fields: ClassVar[tuple[str, ...]] = ("further_tasks", "parts")
+
+    task: DevTask
+    view: View = View()
+    every_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1  # of the training rows of an epoch
+    further_tasks: tuple[DevTask, ...] = ()
+    # Sizes of consecutive groups of tasks; the mean of each group counts as one score, as USEB averages its two Twitter sets before it
+    # averages tasks. (): each task counts as one.
+    parts: tuple[int, ...] = ()
+
+    @property
+    def tasks(self) -> tuple[DevTask, ...]:
+        return (self.task, *self.further_tasks)
+
+    @property
+    def places(self) -> Iterator[range]:
+        """The indices of the tasks of each part."""
+        first = 0
+        for size in self.parts or (1,) * len(self.tasks):
+            yield range(first, first + size)
+            first += size
+
+    @property
+    def name(self) -> str:
+        """The tasks joined by + as in a recipe, groups expanded."""
+        return "+".join(task.name for task in self.tasks)
+
+
+def chosen_and_scored(selection: Selection | None, tasks: Sequence[ScoredTask]) -> tuple[str, ...]:
+    """Return the names of the scored tasks whose data also chose the weights, under any name and with any limit."""
+    chose = () if selection is None else [_data_of(task) for task in selection.tasks]
+    return tuple(task.name for task in tasks if _data_of(task) in chose)
+
+
+def _data_of(task: ScoredTask) -> tuple[object, ...]:
+    return tuple(getattr(task, field, None) for field in OF_THE_DATA)
+
 
 class Targets(Stage):
-    """Targets: for every unique sentence of a corpus the shares of its tags and of its words."""
+    """Shares of tags and words of every unique sentence of a corpus."""
 
     kind: ClassVar[str] = "targets"
     revision: ClassVar[int] = 1
@@ -69,13 +131,13 @@ class Train(Stage):
 
     @property
     def num_columns(self) -> int:
-        """Columns of the corpus that take part: an objective can leave out hard negatives that are there."""
+        """Columns of the corpus that are used: an objective may ignore hard negatives."""
         corpus = self.corpus
         return corpus.num_columns if uses_hard_negatives(self.objective) else min(corpus.num_columns, 1 + corpus.num_positives)
 
     @property
     def dev_tasks(self) -> tuple[DevTask, ...]:
-        """The tasks that choose the training's weights; none where the last ones are kept."""
+        """The tasks that choose the weights; none if the last ones are kept."""
         return () if self.selection is None else self.selection.tasks
 
     @property
@@ -98,15 +160,15 @@ class Train(Stage):
 
     @property
     def whole(self) -> Train:
-        """The training that this is, or is a part of: itself."""
+        """The complete training: itself; see `Rung.whole`."""
         return self
 
 
 class Rung(Stage):
-    """A training until a share of its steps, to go on from: its dev scores so far and its checkpoint.
+    """A training up to a share of its steps: its dev scores so far, and a checkpoint to continue from.
 
-    It ends at the first dev score at which that share is done, and reads what the training reads. A lower rung, where there is one, is
-    where it starts from; since that changes no bit, it is no input.
+    It ends at the first dev score at or after that share, and has the inputs of the training. It may continue from a lower rung, which is
+    no input because it does not change the result.
     """
 
     kind: ClassVar[str] = "rung"
@@ -132,12 +194,12 @@ class Rung(Stage):
 
     @property
     def whole(self) -> Train:
-        """The training that this is, or is a part of."""
+        """The complete training."""
         return self.of
 
 
 class Bank(Stage):
-    """A bank: the embeddings of every unique sentence of a corpus by one frozen encoder (dropout off)."""
+    """Embeddings of every unique sentence of a corpus by one frozen encoder (dropout off)."""
 
     kind: ClassVar[str] = "bank"
     revision: ClassVar[int] = 1
@@ -176,12 +238,12 @@ class Scores(Stage):
 
     encoder: EncoderSpec | Train | LexicalSpec
     tasks: tuple[ScoredTask, ...]
-    max_length: Annotated[int, Field(ge=3)] | None = None  # None: what the encoder can take
+    max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: the encoder's maximum
     precision: Precision = "fp32"
     view: View = View()
     probes: Probes | None = None
-    targets: Targets | None = None  # what the probes look for
-    prompts: TaskPrompts = TaskPrompts()  # before the texts of tasks; the probes' sentences have none
+    targets: Targets | None = None  # of the probes
+    prompts: TaskPrompts = TaskPrompts()  # of the texts of tasks, not of the sentences of probes
 
     @model_validator(mode="after")
     def _probes_look_for_targets(self) -> Scores:
@@ -206,15 +268,15 @@ class Scores(Stage):
         layers = "" if self.encoder.layers is None else f"-{self.encoder.layers}-layers"
         if self.encoder.initialization != "pretrained":
             return slug(f"{self.encoder.checkpoint}{layers}-untrained")
-        is_folder = (self.encoder.revision or "").startswith("sha256:")  # a training of the store, or whatever else a person has made
+        is_folder = (self.encoder.revision or "").startswith("sha256:")  # a training of the store, or any other folder
         return slug(f"{self.encoder.checkpoint}{layers}{'' if is_folder else '-untouched'}")
 
 
 class Overlap(Stage):
-    """What a training corpus, or the dev set that chooses checkpoints, holds of test sets. No other stage needs it: reports do."""
+    """Texts of test sets in a training corpus or in the dev set that chooses checkpoints; read by reports only."""
 
     kind: ClassVar[str] = "overlap"
-    # 1: pairs of paraphrases and candidates were looked for as single sentences;
+    # 1: pairs of paraphrases and candidates were compared as single sentences;
     # 2: disguised, contained and slightly changed texts were missed; 3: those of labels and clusters, and rarer disguises
     revision: ClassVar[int] = 4
     purpose: ClassVar[Purpose] = "aside"
@@ -232,7 +294,7 @@ class Overlap(Stage):
 
 
 class Encoded(Stage):
-    """Embeddings of test sentences, kept between evaluations of an encoder; `sentdist evaluate` makes them."""
+    """Embeddings of test sentences, cached between evaluations of an encoder by `sentdist evaluate`."""
 
     kind: ClassVar[str] = "encoded"
     revision: ClassVar[int] = 1
@@ -258,8 +320,10 @@ class Encoded(Stage):
 
 
 class Tokens(Stage):
-    """The sentences of a corpus as a tokenizer reads them. The first training that needs them makes them, so no plan has them:
-    a plan knows checkpoints, and many of these share one tokenizer."""
+    """Token ids of the sentences of a corpus, made by the first training that needs them.
+
+    Not in plans: they know checkpoints, many of which share one tokenizer.
+    """
 
     kind: ClassVar[str] = "tokens"
     revision: ClassVar[int] = 1
@@ -282,7 +346,7 @@ STAGES: dict[str, type[Stage]] = {stage.kind: stage for stage in _KINDS}
 
 
 def to_share(train: Train, share: float) -> Train | Rung:
-    """The stage that holds a training until a share of its steps."""
+    """Return the stage of a training up to a share of its steps: a rung, or the training itself for share 1."""
     return train if share >= 1.0 else Rung(of=train, share=share)
 
 

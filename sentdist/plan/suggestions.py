@@ -1,4 +1,4 @@
-"""How a search's suggestions become stages: the recipe with fields set, unrolled as if somebody had typed these values."""
+"""Plan a search: find which fields affect which method, and turn suggestions into stages."""
 
 from __future__ import annotations
 
@@ -12,18 +12,13 @@ from functools import reduce
 from typing import Any
 
 from sentdist.errors import RecipeError, counted, listed
-from sentdist.plan.builder import Builder
-from sentdist.plan.corpus_sizes import CorpusSizes
-from sentdist.plan.grid import recipe_at
-from sentdist.plan.left_over import left_over_at_all
-from sentdist.plan.own_rows import for_its_rows
 from sentdist.plan.recipe import Recipe, check_method_in_path
 from sentdist.plan.resolver import Resolver
 from sentdist.plan.search import Axis, Search
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.plan.stages import CorpusSizes, Scores, Train, chosen_and_scored
+from sentdist.plan.unroll import Builder, Plan, Trial, for_its_rows, recipe_at
+from sentdist.plan.view_checks import left_over_at_all
 from sentdist.plan.wording import value_text
 
 Suggestion = Mapping[str, Json]  # dotted field -> value
@@ -31,37 +26,33 @@ Suggestion = Mapping[str, Json]  # dotted field -> value
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSearch:
-    """A recipe's search, planned.
-
-    fields: of each method that is searched, those of the space that make a difference to it. references: other reported methods: they are
-    scored once, beside the finalists. notes: what a person should know before it starts.
-    """
+    """The planned search of a recipe."""
 
     recipe: Recipe
     search: Search
     resolver: Resolver
-    fields: dict[str, tuple[str, ...]]
-    references: tuple[str, ...]
-    notes: tuple[str, ...]
-    rows: dict[str, int] = field(default_factory=dict)  # see `CorpusSizes`, as the next one
-    tokens: dict[str, float] = field(default_factory=dict)
+    fields: dict[str, tuple[str, ...]]  # searched method -> the fields of the space that affect it
+    references: tuple[str, ...]  # other reported methods, scored once beside the finalists
+    notes: tuple[str, ...]  # for the user, before the search starts
+    rows: dict[str, int] = field(default_factory=dict)  # see `CorpusSizes`
+    tokens: dict[str, float] = field(default_factory=dict)  # see `CorpusSizes`
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that are searched, in the order of the recipe."""
+        """The searched methods, in the order of the recipe."""
         return tuple(self.fields)
 
     def axes(self, method: str) -> dict[str, Axis]:
-        """The part of the space that concerns a method."""
+        """Return the part of the space that affects a method."""
         return {path: self.search.space[path] for path in self.fields[method]}
 
     def first(self, method: str) -> Suggestion:
-        """A suggestion that stands for all of a method, where one is held against a budget or a cluster: the first value of each field."""
+        """Return a representative suggestion for a method, to check a budget or a cluster: the first value of each field."""
         return {path: axis.samples[0] for path, axis in self.axes(method).items()}
 
     @property
     def own_values(self) -> dict[str, Json]:
-        """The recipe's own values of the fields of the space."""
+        """The values in the recipe of the fields of the space."""
         values: Any = self.recipe.model_dump(mode="json")
         return {
             path: reduce(lambda at, key: at.get(key) if isinstance(at, dict) else None, path.split("."), values)
@@ -69,30 +60,37 @@ class PlannedSearch:
         }
 
     def size(self, method: str) -> int | None:
-        """How many suggestions differ; None where they have no end."""
+        """Return the number of different suggestions for a method; None if unlimited."""
         return self.search.size(self.fields[method])
 
     def num_trials(self, method: str) -> int | None:
-        """Trials of a method at most; None: until the budget ends."""
+        """Return the maximum number of trials of a method; None: until the budget ends."""
         known = [limit for limit in (self.search.samples, self.size(method)) if limit is not None]
         return min(known, default=None)
 
     def train(self, method: str, suggestion: Suggestion, *, seed: int | None = None) -> Train:
-        """The whole training of a suggestion. seed: the recipe's first, or another.
+        """Return the complete training of a suggestion.
+
+        Args:
+            seed: None: the first seed of the recipe.
 
         Raises:
-            RecipeError: these values do not go together.
+            RecipeError: the values conflict.
         """
         found = self._builder(suggestion).train(method, seed=self.recipe.seeds[0] if seed is None else seed, fold=None, phi=None)
-        assert found is not None, "methods that are searched are trained"
+        assert found is not None, "searched methods are trained"
         return found
 
     def scores(self, method: str, suggestion: Suggestion, *, seed: int) -> Scores:
-        """The scores on test of a suggestion, or of a reference."""
+        """Return the test scores of a suggestion, or of a reference."""
         return self._builder(suggestion).scores(method, seed=seed, fold=None)
 
     def plan(self, finalists: Sequence[tuple[str, Suggestion]], *, seeds: Sequence[int] | None = None) -> Plan:
-        """The references, and finalists (method, suggestion) with all seeds, or only these."""
+        """Return a plan of the references and the finalists (method, suggestion).
+
+        Args:
+            seeds: None: all seeds of the recipe.
+        """
         wanted: list[tuple[str, Suggestion]] = [*((name, {}) for name in self.references), *finalists]
         order = {name: place for place, name in enumerate(self.recipe.methods)}
         trials: dict[str, Trial] = {}
@@ -105,7 +103,7 @@ class PlannedSearch:
 
     @property
     def identity(self) -> str:
-        """What suggestions and their outcomes follow from; how many there are, and what becomes of them, does not count."""
+        """Digest of all that determines suggestions and their scores; samples, budget and finalists do not count."""
         search = self.search.model_dump(mode="json", exclude={"samples", "budget", "finalists"})
         first = {name: self.first(name) for name in self.methods}
         keys = {name: self.train(name, first[name]).key for name in self.methods}
@@ -118,10 +116,10 @@ class PlannedSearch:
 
 
 def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
-    """Plan a search: which fields concern which method, and whether all that can be suggested can be trained.
+    """Plan a search: find which fields affect which method, and check that all suggestions can be trained.
 
     Raises:
-        RecipeError, DataError, EncoderError: what can be known to be wrong before any work starts.
+        RecipeError, DataError, EncoderError: an error that can be detected before any work starts.
     """
     recipe, own_notes = for_its_rows(recipe, resolver)
     search = recipe.search
@@ -139,10 +137,8 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
     for path, axis in search.space.items():
         if len(axis.samples) > 1 and not any(path in found for found in fields.values()):
-            raise RecipeError(
-                where=f"search.space.{path}", found="values that lead to the same trainings", expected="a field that changes one",
-                remedy="Drop the line; what may not change a result stands in runtime.",
-            )  # fmt: skip
+            found, remedy = "values that lead to the same trainings", "Drop the line; settings that do not change results are in runtime."
+            raise RecipeError(where=f"search.space.{path}", found=found, expected="a field that changes a training", remedy=remedy)
     planned = PlannedSearch(
         recipe=recipe,
         search=search,
@@ -155,12 +151,12 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     )
     _check_dev_is_not_test(planned)
     _check_rungs(planned)
-    planned.plan([(name, planned.first(name)) for name in trained])  # what scores them on test must exist before anything is trained
+    planned.plan([(name, planned.first(name)) for name in trained])  # checks the test scores before anything is trained
     return planned
 
 
 def _points(space: Mapping[str, Axis]) -> dict[str, Suggestion]:
-    """Where the space is looked at, by spelling: each field at a few values, all others at their first one, then at their last."""
+    """Return sample points of the space by spelling: each field at a few values, all others at their first, then at their last one."""
     return {_spelt(point): point for path in space for value in space[path].samples for point in _around(space, path, value)}
 
 
@@ -180,7 +176,7 @@ def _keys(builder: Builder, methods: Sequence[str]) -> Iterator[tuple[str, str]]
 
 
 def _matters(path: str, method: str, space: Mapping[str, Axis], keys: Mapping[str, dict[str, str]]) -> bool:
-    """Whether a single change of a field leads to another training of a method."""
+    """Return whether changing only this field changes the training of a method."""
     found = [[keys[_spelt(point)][method] for point in _around(space, path, value)] for value in space[path].samples]
     return any(len(set(of_end)) > 1 for of_end in zip(*found, strict=True))
 
@@ -189,30 +185,30 @@ def _notes(search: Search, fields: Mapping[str, tuple[str, ...]]) -> Iterator[st
     for path in search.space:
         without = [name for name, found in fields.items() if path not in found]
         if without and not path.startswith("methods."):
-            yield f"search.space.{path} has no effect on {listed(without)}: it is not multiplied there."
+            yield f"search.space.{path} has no effect on {listed(without)}: it adds no trials there."
     for name, found in fields.items():
         if not found:
-            yield f"{name} has no field that is searched: one trial."
+            yield f"{name} has no field to search: one trial."
     if search.prefer_cheaper:
-        yield "prefer_cheaper: suggestions that need little new work are preferred; this search is no comparison of methods."
+        yield "prefer_cheaper: suggestions with little new work are preferred, so this search is not a fair comparison of methods."
 
 
 def _check_dev_is_not_test(planned: PlannedSearch) -> None:
     recipe = planned.recipe
     for name in planned.methods:
         scores = planned.scores(name, planned.first(name), seed=recipe.seeds[0])
-        assert isinstance(scores.encoder, Train), "methods that are searched are trained"
+        assert isinstance(scores.encoder, Train), "searched methods are trained"
         if both := chosen_and_scored(scores.encoder.selection, scores.tasks):
             raise RecipeError(
                 where=f"{recipe.name}: selection.task",
                 found=f"{both[0]}, which evaluation.tasks scores as a test set",
                 expected="a dev set for a search",
-                remedy="Choose on other data than those that are reported, such as the dev part of the set.",
+                remedy="Select on other data than those reported, such as the dev split of the set.",
             )
 
 
 def _check_rungs(planned: PlannedSearch) -> None:
-    """Two rungs that end at one dev score are one."""
+    """Raise RecipeError if two rungs end at the same dev score."""
     recipe = planned.recipe
     assert recipe.selection is not None
     scores = max(1, round(1 / recipe.selection.every_fraction)) * recipe.training.epochs
@@ -221,12 +217,12 @@ def _check_rungs(planned: PlannedSearch) -> None:
         if first == second:
             raise RecipeError(
                 where=f"{recipe.name}: search.halving.rungs",
-                found=f"{low:g} and {high:g}, with {counted(scores, 'dev score')} a training: both end at the same one",
-                expected="rungs that end at scores of their own",
+                found=f"{low:g} and {high:g}, with {counted(scores, 'dev score')} per training: both end at the same one",
+                expected="rungs that end at different dev scores",
                 remedy="Lower selection.every_fraction, or leave one out.",
             )
 
 
 def suggestion_text(suggestion: Suggestion) -> str:
-    """A suggestion for people: the last words of its fields, and their values."""
+    """Return a suggestion as text: the last parts of its fields, and their values."""
     return ", ".join(f"{path.rpartition('.')[2]}={value_text(value)}" for path, value in suggestion.items()) or "as it is"

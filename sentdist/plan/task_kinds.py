@@ -1,8 +1,9 @@
-"""The kinds of evaluation task: the values of a task of each, and what is known of the kind."""
+"""The kinds of evaluation task: the fields of their tasks, and their properties in `TASK_KINDS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -10,13 +11,36 @@ from pydantic import Field
 
 from sentdist.frozen import Frozen
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.measures import Measure
 from sentdist.plan.specs import OwnRows, Task, TextRole
 from sentdist.plan.tasks import TASKS, TaskCard
 
+SATURATED = 99.5  # points of 100 from which a measure cannot distinguish two encoders
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure:
+    """A measure of the scores of tasks."""
+
+    name: str  # of a result and of a column TASK:NAME
+    title: str  # in a line of text
+    unit: str  # below a table of scores
+    lowest: float = 0.0  # in that unit; confidence intervals of a mean are clipped here
+    highest: float = 100.0  # likewise
+    larger_is_better: bool = True  # False: no measure of quality; encoders are neither compared nor chosen by it
+
+
+def mean_of(measures: Collection[Measure]) -> Measure:
+    """Return the measure of the mean of one score of each measure."""
+    if len(set(measures)) == 1:
+        return next(iter(measures))
+    lowest, highest = (statistics.fmean(ends) for ends in zip(*((one.lowest, one.highest) for one in measures), strict=True))
+    *others, last = dict.fromkeys(one.title for one in measures)
+    title = f"mean of {', '.join(others)} and {last}" if others else last
+    return Measure(name="mean", title=title, unit="mean of several measures × 100", lowest=lowest, highest=highest)
+
 
 class ClassificationTask(Frozen):
-    """Labels read out of frozen embeddings by a linear classifier."""
+    """Labels predicted from frozen embeddings by a linear classifier."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("role",)
 
@@ -24,13 +48,13 @@ class ClassificationTask(Frozen):
     kind: Literal["classification"] = "classification"
     source: str
     revision: str
-    columns: tuple[str, ...] = ("text",)  # two: a pair, of which |u − v| and u ∗ v are read
+    columns: tuple[str, ...] = ("text",)  # two: a pair, whose features are |u − v| and u ∗ v
     label: str = "label"
-    split: str | None = None  # that is tested, after training on `train`; None: all rows, in nested folds
+    split: str | None = None  # test split, with `train` for training; None: all rows, in nested folds
     dev: str | None = None  # the split that chooses the penalty; None: folds
     num_folds: Annotated[int, Field(ge=2)] = 10
-    role: Literal["test", "dev"] = "test"  # dev: the accuracy on which the penalty is chosen, so that it can choose checkpoints
-    # SentEval's, stopped early, which its published rows need; or one that is fitted to the end, which small data need.
+    role: Literal["test", "dev"] = "test"  # dev: the score is the dev accuracy that chooses the penalty; it can choose checkpoints
+    # SentEval's, stopped early, as its published rows need; or one trained to convergence, as small data need.
     classifier: Literal["senteval", "converged"] = "converged"
 
 
@@ -47,7 +71,7 @@ class ParaphraseTask(Frozen):
 
 
 class RerankingTask(Frozen):
-    """A few candidates for each query, to be put in order."""
+    """Ranking of a few candidates for each query."""
 
     name: str
     kind: Literal["reranking"] = "reranking"
@@ -59,7 +83,7 @@ class RerankingTask(Frozen):
 
 
 class ForumsTask(Frozen):
-    """Questions of several forums; each finds its duplicates among those of its own forum, less the questions that are asked."""
+    """Duplicate search within forums: each query is compared with the questions of its forum that are not queries."""
 
     name: str
     kind: Literal["forums"] = "forums"
@@ -69,7 +93,7 @@ class ForumsTask(Frozen):
 
 
 class ClusteringTask(Frozen):
-    """Labelled texts, as many k-means clusters as labels."""
+    """Labelled texts, clustered by k-means with as many clusters as labels."""
 
     name: str
     kind: Literal["clustering"] = "clustering"
@@ -82,7 +106,7 @@ class ClusteringTask(Frozen):
 
 
 class TripletTask(Frozen):
-    """Triplets, each right where the anchor is nearer to its positive than to its negative."""
+    """Triplets, each correct if the anchor is closer to its positive than to its negative."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("own",)
 
@@ -90,27 +114,27 @@ class TripletTask(Frozen):
     kind: Literal["triplets"] = "triplets"
     source: str
     revision: str
-    columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg")  # those of a training corpus
+    columns: tuple[str, str, str] = ("sent0", "sent1", "hard_neg")  # as in a training corpus
     split: str | None = None
-    own: OwnRows | None = None  # as of a `Task`
+    own: OwnRows | None = None  # as in `Task`
 
 
 class GeometryTask(Frozen):
-    """The shape of the embeddings of graded pairs' sentences."""
+    """Geometry of the embeddings of the sentences of graded pairs: alignment, uniformity and others."""
 
     name: str
     kind: Literal["geometry"] = "geometry"
     source: str
     revision: str
     split: str | None = None
-    positive_above: float = 4.0  # gold score from which a pair counts as one that means the same (SimCSE's practice)
+    positive_above: float = 4.0  # gold score from which a pair counts as a positive (as in SimCSE)
 
 
 LabelTask = ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | ClusteringTask | TripletTask | GeometryTask
-ChosenTask = Task | LabelTask  # those that have a name in the table, or are a user's own
+ChosenTask = Task | LabelTask  # tasks of the table or of user files
 ScoredTask = ChosenTask | LinkTask
-DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask  # those that can choose checkpoints
-OwnRowsTask = Task | TripletTask  # those that held-out rows of a person's own file can be
+DevTask = Task | ClassificationTask | ParaphraseTask | RerankingTask | ForumsTask | TripletTask  # tasks that can choose checkpoints
+OwnRowsTask = Task | TripletTask  # tasks made of held-out rows of a user file
 
 Floor = Literal["word_overlap", "bm25"]
 UNKNOWN_PAIRS = 1000  # of a task whose size is not published
@@ -118,21 +142,20 @@ UNKNOWN_PAIRS = 1000  # of a task whose size is not published
 
 @dataclass(frozen=True, kw_only=True)
 class ResolvedTask:
-    """What planning knows of a named task once its sources were looked at. columns, documents: of its texts.
-    splits: those of the source."""
+    """A named task after its sources were looked up."""
 
     name: str
     source: str
     revision: str
     card: TaskCard
-    columns: tuple[str, ...]
-    documents: tuple[str, ...]
-    splits: tuple[str, ...]
+    columns: tuple[str, ...]  # of the texts
+    documents: tuple[str, ...]  # columns of the candidates
+    splits: tuple[str, ...]  # of the source
     is_own: bool
 
     @property
     def values(self) -> dict[str, object]:
-        """What all tasks have."""
+        """The fields that all tasks have."""
         return {"name": self.name, "source": self.source, "revision": self.revision, "split": self.card.split}
 
 
@@ -143,57 +166,41 @@ def _pin_of_source(task: ScoredTask) -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskKind:
-    """What is known of a kind of task; `TASK_KINDS` names them all, and every other list is derived from it.
-    The data of a kind are read, and an encoder scored on them, in `stages/tasks/NAME.py`.
+    """Properties of a kind of task; `TASK_KINDS` has them all, and every other list is derived from it.
 
-    main: the measure that stands for a task; those that a table sets beside it have its range. columns: of the texts,
-    as a user's own file has them; further: a card's other columns.
-    floors: what scores it from words alone. table: title of its table in a report, a column a task, in the main measure's unit; None: not
-    of that shape.
-    works: keys of citations. own: columns or files of a user's own data, which KIND=SOURCE names; None: there are none.
-    chooses: such a task can choose checkpoints; of labelled texts only those whose card has the role dev.
-    is_graded_pairs: its items are pairs with a score. has_documents: its queries are looked for among all documents of a source, on which
-    an encoder may be trained, too: a cross-validation goes over its queries. needs_train: a card that names a split is fitted on `train`.
-    has_queries: its texts are queries and documents, which have prompts of their own.
-    averages: what its scores are on; tasks that choose together must agree in it. None: its own name.
-    counts_candidates: a card's number of items is that of its candidates. has_intervals: its items are kept with a score each, so
-    that there is an interval over other items.
-    shown: measures that stand for a task whose main one does not say how good an encoder is, all in units of their own.
-    table: the title of its table, a column a task; None: a report has none of it. measures_in_table: of a kind of which each task has a
-    table of its own, the columns of that.
-    make: the pinned task. encodes: sentences that a task of so many items encodes. pins: what a task reads, and the revisions it means.
+    `stages/tasks/NAME.py` reads the data of a kind and scores encoders on them.
     """
 
     name: str
-    main: Measure
-    columns: tuple[str, ...] = ()
-    further: Callable[[TaskCard], tuple[str, ...]] = lambda card: ()
-    floors: tuple[Floor, ...] = ()
-    table: str | None
-    measures_in_table: tuple[str, ...] = ()
-    works: tuple[str, ...] = ()
-    own: str | None = None
-    chooses: bool = False
-    is_graded_pairs: bool = False
-    has_documents: bool = False
-    has_queries: bool = False
-    needs_train: bool = False
-    counts_candidates: bool = False
-    has_intervals: bool = True
-    averages: str | None = None
-    shown: tuple[str, ...] = ()
-    make: Callable[[ResolvedTask], ChosenTask] | None
-    encodes: Callable[[ScoredTask, int], int]
-    pins: Callable[[ScoredTask], tuple[tuple[str, str], ...]] = _pin_of_source
+    main: Measure  # the score of a task; other measures in its table have the same range
+    columns: tuple[str, ...] = ()  # of the texts, as in user files
+    further: Callable[[TaskCard], tuple[str, ...]] = lambda card: ()  # the other columns of a card
+    floors: tuple[Floor, ...] = ()  # lexical baselines that can score it
+    table: str | None  # title of its table in a report, one column per task, in the unit of `main`; None: no table
+    measures_in_table: tuple[str, ...] = ()  # columns, for kinds with a table for each task
+    works: tuple[str, ...] = ()  # citation keys
+    own: str | None = None  # help text on the columns or files of user data, named KIND=SOURCE; None: not for user data
+    chooses: bool = False  # can choose checkpoints; a classification only if its card has the role dev
+    is_graded_pairs: bool = False  # items are pairs with a score
+    has_documents: bool = False  # queries search all documents of a source; cross-validation over queries is possible
+    has_queries: bool = False  # texts are queries and documents, with separate prompts
+    needs_train: bool = False  # a card with a split is trained on `train`
+    counts_candidates: bool = False  # the number of items of a card counts candidates
+    has_intervals: bool = True  # scores of items are kept, for confidence intervals
+    averages: str | None = None  # scale of the scores; only equal scales are averaged. None: the name of the kind
+    shown: tuple[str, ...] = ()  # measures to show, each with its unit, if `main` is no measure of quality
+    make: Callable[[ResolvedTask], ChosenTask] | None  # builds the pinned task
+    encodes: Callable[[ScoredTask, int], int]  # (task, items) -> sentences to encode
+    pins: Callable[[ScoredTask], tuple[tuple[str, str], ...]] = _pin_of_source  # (source, revision) pairs that a task reads
 
     @property
     def is_own(self) -> bool:
-        """Whether a user's own data can be of this kind."""
+        """Whether user data can be of this kind."""
         return self.own is not None
 
     @property
     def roles(self) -> tuple[TextRole, ...]:
-        """What its texts are, each with a prompt of its own."""
+        """The roles of its texts; each has a prompt."""
         return ("query", "document") if self.has_queries else ("sentence",)
 
     @property
@@ -203,7 +210,7 @@ class TaskKind:
 
     @property
     def scale(self) -> str:
-        """What scores of two tasks must have in common to be averaged."""
+        """The scale of the scores: only tasks with equal scales can be averaged."""
         return self.averages or self.name
 
 
@@ -258,7 +265,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         TaskKind(
             name="sts", main=Measure(name="spearman", title="Spearman", unit="Spearman's correlation × 100", lowest=-100.0),
             columns=("sentence1", "sentence2", "score"), floors=("word_overlap",), table="Semantic textual similarity",
-            own="`sentence1`, `sentence2`, `score` on any scale; `subset`, `group` (what belongs together) and `split` if you like",
+            own="`sentence1`, `sentence2`, `score` on any scale; optional `subset`, `group` (rows that belong together) and `split`",
             chooses=True, is_graded_pairs=True, make=_pinned, encodes=_two_each,
         ),
         TaskKind(
@@ -266,8 +273,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             floors=("word_overlap", "bm25"), table="Retrieval",
             measures_in_table=("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10"),
             own=(
-                "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, `group` if you like), `NAME_qrels` "
-                "(`query_id`, `doc_id`, `relevance`), each a file, or a folder or zip in BEIR's shape"
+                "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, optional `group`), `NAME_qrels` "
+                "(`query_id`, `doc_id`, `relevance`), each a file; or a folder or zip in BEIR format"
             ),
             chooses=True, has_documents=True, has_queries=True, make=_pinned, encodes=_two_each,
         ),
@@ -276,9 +283,8 @@ TASK_KINDS: dict[str, TaskKind] = {
             columns=("text",), further=lambda card: (card.label,),
             table="Labels from frozen embeddings", works=("senteval",),
             own=(
-                "`text`, `label`, `group` if you like; a linear classifier fitted to the end (SentEval's stops too early on small data); "
-                "with `@test` fitted on `train`, the penalty chosen on `dev` where there is one; without a split ten "
-                "nested folds"
+                "`text`, `label`, optional `group`; a linear classifier trained to convergence (SentEval's stops too early on small data); "
+                "with `@test` trained on `train`, the penalty chosen on `dev` if present; without a split ten nested folds"
             ),
             needs_train=True, make=_classification, encodes=_of_columns,
         ),
@@ -286,15 +292,15 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="pairs", main=Measure(name="ap", title="average precision", unit="average precision × 100"),
             columns=("sentence1", "sentence2"), further=lambda card: (card.label,),
             floors=("word_overlap",), table="Paraphrases",
-            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0; `group` if you like", averages="precision", chooses=True,
+            own="`sentence1`, `sentence2`, `label` 1 for a paraphrase, else 0; optional `group`", averages="precision", chooses=True,
             make=_paraphrases, encodes=_two_each,
         ),
         TaskKind(
             name="reranking", main=Measure(name="map", title="MAP", unit="mean average precision × 100"), columns=("query",),
             further=lambda card: ("query_id", "relevance", *(card.documents or ("document",))),
             floors=("word_overlap", "bm25"), table="Re-ranking",
-            own="a row a candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row a query, as mteb's: `query`, "
-            "lists `positive` and `negative`; `group` (of queries) if you like",
+            own="a row per candidate: `query_id`, `query`, `document_id`, `document`, `relevance`; or a row per query, as in mteb: "
+            "`query`, lists `positive` and `negative`; optional `group` (of queries)",
             averages="precision", chooses=True, counts_candidates=True,
             has_queries=True, make=_reranking, encodes=_two_each,
         ),
@@ -309,13 +315,13 @@ TASK_KINDS: dict[str, TaskKind] = {
             name="clustering", main=Measure(name="v_measure", title="V-measure", unit="V-measure × 100"),
             columns=("text",), further=lambda card: (card.label,),
             table="Clusters", works=("v_measure",),
-            own="`text`, `label`; `group` if you like",
+            own="`text`, `label`; optional `group`",
             make=_clustering, encodes=_of_columns,
         ),
         TaskKind(
-            name="triplets", main=Measure(name="accuracy", title="accuracy", unit="share of anchors nearer to their positive × 100"),
+            name="triplets", main=Measure(name="accuracy", title="accuracy", unit="share of anchors closer to their positive × 100"),
             columns=("sent0", "sent1", "hard_neg"), floors=("word_overlap",), table="Triplets",
-            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; `group` and `split` if you like", chooses=True,
+            own="`sent0`, `sent1`, `hard_neg`: an anchor, its positive, its negative; optional `group` and `split`", chooses=True,
             make=lambda found: TripletTask.model_validate(found.values | {"columns": found.columns}), encodes=_three_each,
         ),
         TaskKind(
@@ -335,42 +341,45 @@ TASK_KINDS: dict[str, TaskKind] = {
 
 
 def is_own_task(task: ScoredTask) -> bool:
-    """Whether its data are a person's own: a file that no card of the table names, or held-out rows."""
+    """Return whether the data of a task are from the user: a file that is not in the table, or held-out rows."""
     return not isinstance(task, LinkTask) and task.name not in TASKS
 
 
 def split_of(task: ScoredTask) -> str | None:
-    """The split of its source that is scored; None: all rows, or triples that a corpus held out."""
+    """Return the split that is scored; None: all rows, or triples that a corpus held out."""
     return None if isinstance(task, LinkTask) else task.split
 
 
 def own_rows_of(task: ScoredTask) -> OwnRows | None:
-    """Which rows of a person's own file are scored; None: those of a source of the task's kind."""
+    """Return the held-out rows of a user file that are scored; None for tasks on other sources."""
     return task.own if isinstance(task, OwnRowsTask) else None
 
 
 def num_encoded(task: ScoredTask, known: Mapping[str, int]) -> int:
-    """Sentences that a task encodes, repetitions included: two of a pair, query or triple, all of a labelled row.
-    known: texts of tasks of a person's own, by name."""
+    """Return the number of sentences that a task encodes, repetitions included: two per pair, query or triple, all of a labelled row.
+
+    Args:
+        known: Number of texts of tasks on user files, by name.
+    """
     return known.get(task.name) or TASK_KINDS[task.kind].encodes(task, published_items(task) or UNKNOWN_PAIRS)
 
 
 def has_known_size(task: ScoredTask, known: Mapping[str, int]) -> bool:
-    """Whether planning knows how many that are."""
+    """Return whether `num_encoded` is known and not guessed."""
     return isinstance(task, LinkTask) or task.name in known or published_items(task) is not None
 
 
 def published_items(task: ScoredTask) -> int | None:
-    """How many the published set of a shipped task has; None where that is not known, and of own data."""
+    """Return the number of items of the published set of a shipped task; None if unknown, and for user data."""
     known = TASKS.get(task.name)
     return None if known is None else known.num_items
 
 
 def have_mean(kinds: Iterable[str]) -> bool:
-    """Whether scores of tasks of these kinds can be averaged: half a correlation and half a precision says nothing to a person."""
+    """Return whether scores of these kinds of tasks can be averaged: the mean of a correlation and a precision means nothing."""
     return len({TASK_KINDS[kind].scale for kind in kinds}) == 1
 
 
 def have_one_measure(kinds: Iterable[str]) -> bool:
-    """Whether their main scores are of one measure, so that an average has its name; stricter than `have_mean`."""
+    """Return whether these kinds have one main measure, which then names their average; stricter than `have_mean`."""
     return len({TASK_KINDS[kind].main.name for kind in kinds}) == 1

@@ -1,4 +1,4 @@
-"""The table of evaluation tasks: source, licence and citation of each, in one literal."""
+"""The table of shipped evaluation tasks with source, licence and citation, and the groups of tasks."""
 
 from __future__ import annotations
 
@@ -8,23 +8,22 @@ from typing import Literal
 
 @dataclass(frozen=True, kw_only=True)
 class TaskCard:
-    """What is known of a task before its data is seen. citation: a key of `sentdist.report.citations`; None: its texts are
-    generated here, or a user's own."""
+    """What is known of a task before its data are read."""
 
     kind: str  # of `TASK_KINDS`
     source: str
     split: str | None  # that is scored; None: all rows
     licence: str
-    citation: str | None
+    citation: str | None  # key of `sentdist.report.citations`; None: generated texts or user data
     title: str | None = None  # of its column in a report; None: its name
-    num_items: int | None = None  # pairs, queries or texts, where the published set has a known size
-    columns: tuple[str, ...] = ()  # of the texts, where they differ from a user's own file of the kind
+    num_items: int | None = None  # pairs, queries or texts of the published set, if known
+    columns: tuple[str, ...] = ()  # of the texts, if other than in user files of the kind
     documents: tuple[str, ...] = ()  # of the candidates, likewise
     label: str = "label"
-    dev: str | None = None  # of a classification: the split that chooses the penalty, where there is one
+    dev: str | None = None  # of a classification: the split that chooses the penalty, if any
     num_folds: int = 10  # of a classification
     classifier: Literal["senteval", "converged"] = "converged"  # likewise
-    role: Literal["test", "dev"] = "test"  # likewise; dev: of what chooses the penalty, only to choose checkpoints
+    role: Literal["test", "dev"] = "test"  # likewise; dev: the dev accuracy that chooses the penalty, only to choose checkpoints
 
 
 TASKS: dict[str, TaskCard] = {
@@ -128,7 +127,7 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
     "transfer-dev": ("mr-dev", "cr-dev", "subj-dev", "mpqa-dev", "sst2-dev", "trec-dev", "mrpc-dev"),
     "retrieval": ("stackfaq", "scifact", "cranfield"),
     "pairs": ("qqp-pairs", "mrpc-pairs"),
-    # Before the groups that are parts of it: its average stands first.
+    # Before the groups that are parts of it: its average comes first.
     "useb": (
         "askubuntu",
         "cqadupstack",
@@ -150,7 +149,7 @@ TASK_GROUPS: dict[str, tuple[str, ...]] = {
 
 
 def group_parts(group: str) -> tuple[tuple[str, ...], ...]:
-    """What the average of a group is over: its tasks, those of a smaller group within it as one, as USEB's is over four."""
+    """Return the parts that the average of a group is over: single tasks, and smaller groups as one part each (four parts in USEB)."""
     tasks = TASK_GROUPS[group]
     within = [other for other in TASK_GROUPS.values() if len(other) > 1 and set(other) < set(tasks)]
     return tuple(dict.fromkeys(next((other for other in within if task in other), (task,)) for task in tasks))

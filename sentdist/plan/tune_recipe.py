@@ -1,4 +1,4 @@
-"""The recipes that `sentdist train` and `tune` write for a person's own file: default settings, and a space around them."""
+"""Write the recipes of `sentdist train` and `tune` for a user file: default settings, and a search space around them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sentdist.plan.stage import Json, slug
 from sentdist.plan.wording import not_one_of
 
 UNITS = {"s": 1 / 3600, "m": 1 / 60, "h": 1.0, "d": 24.0}
-LEAST_MINUTES = 1  # loading an encoder and the first trial take tens of seconds
+LEAST_MINUTES = 1  # loading an encoder and running the first trial take tens of seconds
 RATES: Json = {"choice": [1e-5, 2e-5, 5e-5, 1e-4]}
 EPOCHS: Json = {"choice": [1, 2, 3]}
 TEMPERATURES: Json = {"choice": [0.02, 0.05, 0.1]}
 BATCHES = (16, 32, 64)
-# The encoders that RCL's banks come from. One rate and one batch, so that all suggestions share them.
+# The entropy encoders for the banks of RCL. One rate and one batch size, so that all suggestions share them.
 ENTROPY: dict[str, Json] = {
     "objective": {"name": "entropy", "phi": 0.01, "temperature": 0.05},
     "training": {"learning_rate": 2e-5, "batch_size": BATCHES[0]},
@@ -32,18 +32,14 @@ ENTROPY: dict[str, Json] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Tunable:
-    """A method: for rows of which shapes, and which of its own fields are tried, beside the learning rate.
-
-    space: by field of the method. phis: of the entropy encoders whose banks it reads; None: it reads none. asked: only by name, for a
-    trial takes several trainings.
-    """
+    """A method that `train` and `tune` can use."""
 
     title: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape, ...]  # of the rows it is for
     objective: dict[str, Json]
-    space: dict[str, Json]
-    phis: tuple[float, ...] | None = None
-    asked: bool = False
+    space: dict[str, Json]  # field of the method -> axis, in addition to the settings of training
+    phis: tuple[float, ...] | None = None  # of the entropy encoders whose banks it reads; None: it reads none
+    asked: bool = False  # only if named by the user: a trial takes several trainings
 
 
 CONTRASTIVE: tuple[Shape, ...] = ("pairs", "faq", "triplets")
@@ -75,10 +71,10 @@ TUNABLE: dict[str, Tunable] = {
 
 
 def hours_of(budget: str) -> float:
-    """Hours in "30m", "2h", "90s", "1.5h" or "1d".
+    """Parse a time such as "30m", "2h", "90s", "1.5h" or "1d" to hours.
 
     Raises:
-        RecipeError: no such time, or less than a minute.
+        RecipeError: no valid time, or less than a minute.
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
     if found is None or not 0 < float(found[1]) < math.inf:
@@ -87,20 +83,16 @@ def hours_of(budget: str) -> float:
         )
     hours = float(found[1]) * UNITS[found[2]]
     if 60 * hours < LEAST_MINUTES:
-        raise RecipeError(
-            where="--budget",
-            found=budget,
-            expected="a minute or more",
-            remedy="Raise it: in less no method has a trial, so nothing is chosen.",
-        )
+        remedy = "Raise it: in less time no trial finishes, so nothing is chosen."
+        raise RecipeError(where="--budget", found=budget, expected="a minute or more", remedy=remedy)
     return hours
 
 
 def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
-    """The methods for rows of a shape: those of the default space, or those that are named.
+    """Return the methods for rows of a shape: the default ones, or those in `wanted`.
 
     Raises:
-        RecipeError: a name of none of them.
+        RecipeError: a name of no method for this shape.
     """
     fitting = {name: one for name, one in TUNABLE.items() if shape in one.shapes}
     for name in wanted:
@@ -111,28 +103,22 @@ def methods_for(shape: Shape, wanted: Sequence[str]) -> dict[str, Tunable]:
 
 @dataclass(frozen=True, kw_only=True)
 class TuneRequest:
-    """What a person asks `sentdist train` or `tune` for, and what is known of the file.
-
-    num_rows: that train; num_apart: of them without a text in common, as those of a batch are, at most. corpus: what a person said of
-    the file. held_out: of the final trainings, which need no dev rows. encoders: checkpoint and commit; each has its own methods, so that
-    all get the same number of trials. poolings: of those that declare another than the mean. hours: of the budget. trials: of each method
-    at most; None: as many as the budget has time for.
-    """
+    """The request to `sentdist train` or `tune`, and the facts on the file."""
 
     command: Literal["train", "tune"] = "tune"
     name: str
     file: str
     shape: Shape
-    num_rows: int
-    num_apart: int
-    corpus: dict[str, Json]
-    held_out: Mapping[str, Json]
-    encoders: Sequence[tuple[str, str | None]]
-    hours: float = 0.0
-    poolings: Mapping[str, str] = field(default_factory=dict)
-    trials: int | None = None
+    num_rows: int  # training rows
+    num_apart: int  # largest set of training rows without a text in common: the largest possible batch
+    corpus: dict[str, Json]  # what the user has set for the file
+    held_out: Mapping[str, Json]  # of the final trainings, which need no dev rows
+    encoders: Sequence[tuple[str, str | None]]  # (checkpoint, commit); each has separate methods, so that all get as many trials
+    hours: float = 0.0  # of the budget
+    poolings: Mapping[str, str] = field(default_factory=dict)  # of encoders that declare another than mean
+    trials: int | None = None  # maximum per method; None: as many as fit the budget
     methods: Sequence[str] = ()
-    max_length: int = 128
+    max_length: int = 128  # tokens
 
     @property
     def recipe_name(self) -> str:
@@ -141,42 +127,40 @@ class TuneRequest:
 
     @property
     def methods_tried(self) -> dict[str, Tunable]:
-        """RecipeError as `methods_for`."""
+        """The methods to try; raises RecipeError as `methods_for`."""
         return methods_for(self.shape, self.methods)
 
     @property
     def default_method(self) -> str:
-        """The method of the first training, of the first encoder."""
+        """The method of the first training, with the first encoder."""
         return f"{next(iter(self.methods_tried))}{_places(self)[0].suffix}"
 
     def untouched_of(self, method: str) -> str:
-        """The row of the encoder that a method trains, as it was."""
+        """Return the name of the row for the untouched encoder of a method."""
         suffix = next(one.suffix for one in _places(self) if not one.suffix or method.endswith(one.suffix))
         return f"untouched{suffix}"
 
     @property
     def default_training(self) -> dict[str, Json]:
-        """The settings of the first training. Contrastive losses gain by large batches, which take a higher rate; graded pairs by steps."""
+        """Settings of the first training: large batches and a higher rate for contrastive losses, small batches for graded pairs."""
         batch = self.batch_sizes[0 if self.shape == "graded" else -1]
         rate = 5e-5 if batch == BATCHES[-1] else 2e-5
         return {"batch_size": batch, "epochs": 1, "learning_rate": rate, "max_length": self.max_length}
 
     @property
     def batch_sizes(self) -> list[int]:
-        """Those to try: four batches an epoch at least, of rows that share no text.
+        """Batch sizes to try: at least four batches per epoch, of rows without a text in common.
 
         Raises:
             RecipeError: fewer rows than the smallest batch.
         """
         least = BATCHES[0]
         if self.num_rows < least:
-            raise RecipeError(
-                where=self.file, found=f"{self.num_rows} rows to train on", expected=f"{least} at least", remedy="Give more rows."
-            )
+            raise RecipeError(where=self.file, found=f"{self.num_rows} rows to train on", expected=f"at least {least}", remedy="Add rows.")
         if self.num_apart < least:
             raise RecipeError(
                 where=self.file, found=f"{self.num_apart} different texts in a column of the {self.num_rows} rows to train on",
-                expected=f"{least} at least, for no two rows of a batch share a text", remedy="Give rows with other texts.",
+                expected=f"at least {least}: no two rows of a batch share a text", remedy="Add rows with other texts.",
             )  # fmt: skip
         return [size for size in BATCHES if size * 4 <= self.num_rows and size <= self.num_apart] or [least]
 
@@ -189,10 +173,12 @@ def training_values(
     seeds: Sequence[int] = (0,),
     limit: int | None = None,
 ) -> dict[str, Json]:
-    """The values of the recipe that trains one method on all rows but those for test, beside the untouched encoders.
+    """Return the values of the recipe that trains one method on all rows except the test rows, and scores the untouched encoders.
 
-    method: None takes the default one for the rows, with the default settings. suggestion: values of the search's space. limit: training
-    rows at most.
+    Args:
+        method: None: the default one for the rows.
+        suggestion: Values of the search space; None: the default settings.
+        limit: Maximum number of training rows.
 
     Raises:
         RecipeError: as `methods_for` and `TuneRequest.batch_sizes`.
@@ -205,7 +191,7 @@ def training_values(
 
 
 def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, Json]:
-    """The values of the recipe that searches on dev rows.
+    """Return the values of the recipe that searches on the dev rows.
 
     Raises:
         RecipeError: as `training_values`.
@@ -230,7 +216,7 @@ def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, 
 
 
 def _values(asked: TuneRequest, *, only: str | None = None, limit: int | None) -> dict[str, Json]:
-    """What both recipes share, with the default settings. only: a method; None: all."""
+    """Return the values that both recipes share, with the default settings. only: a method; None: all."""
     rows: dict[str, Json] = {}
     for place in _places(asked):
         rows |= _rows_at(place, {name: one for name, one in asked.methods_tried.items() if only in (None, f"{name}{place.suffix}")})
@@ -255,16 +241,15 @@ def _limited(limit: int | None) -> dict[str, Json]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Place:
-    """Where an encoder's methods stand in the recipe. suffix: of their names. of: the end of their titles. at: the encoder, where there are
-    several."""
+    """How the methods of one encoder are written in the recipe."""
 
-    suffix: str = ""
-    of: str = ""
-    at: dict[str, Json] = field(default_factory=dict)
+    suffix: str = ""  # of their names
+    of: str = ""  # suffix of their titles
+    at: dict[str, Json] = field(default_factory=dict)  # the encoder, if there are several
 
 
 def _choices(asked: TuneRequest) -> list[dict[str, Json]]:
-    """The encoders as a recipe names them; their pooling is given where one of them has another than the mean."""
+    """Return the encoders as recipe sections; with pooling if any of them declares another than mean."""
     return [
         {"checkpoint": name, "revision": revision, **({"pooling": asked.poolings.get(name, "mean")} if asked.poolings else {})}
         for name, revision in asked.encoders
@@ -272,7 +257,6 @@ def _choices(asked: TuneRequest) -> list[dict[str, Json]]:
 
 
 def _places(asked: TuneRequest) -> list[_Place]:
-    """One for each encoder."""
     choices = _choices(asked)
     if len(choices) == 1:
         return [_Place()]
@@ -284,7 +268,7 @@ def _places(asked: TuneRequest) -> list[_Place]:
 
 
 def _rows_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
-    """The encoder as it is, the one whose banks are read, and a row for each method."""
+    """Return the untouched encoder, the entropy encoder if a method needs one, and a row for each method."""
     rows: dict[str, Json] = {f"untouched{place.suffix}": {"title": f"Untouched{place.of or ' encoder'}", **copy.deepcopy(place.at)}}
     if any(one.phis for one in methods.values()):
         rows[f"entropy{place.suffix}"] = copy.deepcopy(ENTROPY | place.at)
@@ -299,12 +283,12 @@ def _rows_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
 
 
 def _space_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
-    """What is tried of each method's own fields."""
+    """Return the search space of the fields of each method."""
     return {f"methods.{name}{place.suffix}.{own}": copy.deepcopy(axis) for name, one in methods.items() for own, axis in one.space.items()}
 
 
 def _short_names(checkpoints: Sequence[str]) -> list[str]:
-    """As much of the end of each path as distinguishes all; of one that stands there twice (two commits), with its number."""
+    """Return the shortest ends of paths that distinguish all; with numbers if a path occurs twice (two commits)."""
     parts = [checkpoint.rstrip("/").split("/") for checkpoint in checkpoints]
     for size in range(1, max(map(len, parts)) + 1):
         names = ["/".join(one[-size:]) for one in parts]

@@ -1,13 +1,22 @@
-"""Whose work a report rests on: citations of the methods, data, encoders, tests and tools that were used."""
+"""Citations of the methods, data, encoders, tests and tools that a report uses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from sentdist.citation import Citation
 from sentdist.errors import DataError
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.objectives import OBJECTIVES, terms_of
+from sentdist.plan.specs import EncoderSpec
+from sentdist.plan.stage import Stage, topological
+from sentdist.plan.stages import Scores, Train
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.report.sweep_rows import SweepRows
+from sentdist.report.tables import ResultTable
+from sentdist.store.record import Record
+from sentdist.text import Citation
 
 
 def _works(*citations: Citation) -> dict[str, Citation]:
@@ -122,13 +131,13 @@ CITATIONS: dict[str, Citation] = _works(
     Citation(key="moderated", kind="article", authors=("Gordon K. Smyth",), title="Linear Models and Empirical Bayes Methods for Assessing Differential Expression in Microarray Experiments",
              where="Statistical Applications in Genetics and Molecular Biology 3", year=2004, url="https://doi.org/10.2202/1544-6115.1027", role="variance of few seeds"),
     Citation(key="jackknife", kind="misc", authors=("Bradley Efron",), title="The Jackknife, the Bootstrap and Other Resampling Plans",
-             where="SIAM", year=1982, url="https://doi.org/10.1137/1.9781611970319", role="what items add to a score"),
+             where="SIAM", year=1982, url="https://doi.org/10.1137/1.9781611970319", role="contributions of items to a score"),
     Citation(key="max_t", kind="misc", authors=("Peter H. Westfall", "S. Stanley Young"), title="Resampling-Based Multiple Testing",
              where="Wiley", year=1993, url="https://www.wiley.com/en-us/9780471557616", role="correction over a table"),
     Citation(key="confidence_set", kind="article", authors=("Peter R. Hansen", "Asger Lunde", "James M. Nason"), title="The Model Confidence Set",
-             where="Econometrica 79", year=2011, url="https://doi.org/10.3982/ECTA5771", role="who may be the best"),
+             where="Econometrica 79", year=2011, url="https://doi.org/10.3982/ECTA5771", role="which rows may be the best"),
     Citation(key="best_of", kind="inproceedings", authors=("Jesse Dodge", "Suchin Gururangan", "Dallas Card", "Roy Schwartz", "Noah A. Smith"), title="Show Your Work: Improved Reporting of Experimental Results",
-             where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1909.03004", role="expected best score of so many trials"),
+             where="EMNLP-IJCNLP", year=2019, url="https://arxiv.org/abs/1909.03004", role="expected best score of n trials"),
     Citation(key="best_of_unbiased", kind="inproceedings", authors=("Raphael Tang", "Jaejun Lee", "Ji Xin", "Xinyu Liu", "Yaoliang Yu", "Jimmy Lin"), title="Showing Your Work Doesn't Always Work",
              where="ACL", year=2020, url="https://arxiv.org/abs/2004.13705", role="its unbiased estimator"),
     Citation(key="selection_bias", kind="article", authors=("Gavin C. Cawley", "Nicola L. C. Talbot"), title="On Over-fitting in Model Selection and Subsequent Selection Bias in Performance Evaluation",
@@ -154,7 +163,7 @@ CITATIONS: dict[str, Citation] = _works(
 
 
 def cite(used: Iterable[str]) -> list[Citation]:
-    """The works of these keys, each once, in the order of `CITATIONS`. Raises DataError for a key that is not there."""
+    """Return the works of these keys, each once, in the order of `CITATIONS`; raise DataError for an unknown key."""
     wanted = set(used)
     unknown = sorted(wanted - CITATIONS.keys())
     if unknown:
@@ -165,10 +174,60 @@ def cite(used: Iterable[str]) -> list[Citation]:
 
 
 def givers(name: str) -> list[str]:
-    """Keys of the works that gave a source of data or a checkpoint, by its name: a hub id, a packaged name or a folder's."""
+    """Return the keys of works that published a data source or checkpoint, by hub id, packaged name or folder."""
     return [key for key, one in CITATIONS.items() if any(fnmatchcase(name.lower(), pattern) for pattern in one.gave)]
 
 
 def to_bibtex(citations: Sequence[Citation]) -> str:
-    """A `.bib` file."""
+    """Return the content of a `.bib` file."""
     return "\n\n".join(citation.bibtex() for citation in citations) + "\n"
+
+
+def works_of_sweep(found: SweepRows, records: Mapping[str, Record], tables: Iterable[ResultTable]) -> list[str]:
+    """Return the sorted keys of all works that the report of a sweep cites."""
+    used = {*_of_tests(tables), *_of_machines(records.values())}
+    used |= {work for task in found.tasks if task in TASKS and (work := TASKS[task].citation) is not None}
+    used |= {"simcse"} if set(found.tasks) & set(TASK_GROUPS["sts"]) else set()  # the protocol by which these tasks are scored
+    has_geometry = any(name.startswith("geometry") and name.endswith(".uniformity") for one in records.values() for name in one.results)
+    used |= {
+        work
+        for kind in {*(one.kind.name for one in found.kinds), *(["geometry"] if has_geometry else [])}
+        for work in TASK_KINDS[kind].works
+    }
+    used |= works_of_stages(stage for facts in found.facts.values() for stage in (facts.train, facts.scores) if stage is not None)
+    return sorted(used)
+
+
+def works_of_stages(targets: Iterable[Stage]) -> set[str]:
+    """Return the keys of works for objectives, regularizers, checkpoints and data of stages and all their inputs."""
+    used: set[str] = set()
+    for stage in topological(tuple(targets)):
+        if isinstance(stage, CorpusStage):
+            used.update(work for one in stage.sources for work in givers(one.source))
+        elif isinstance(stage, Train):
+            used.update(work.key for term in terms_of(stage.objective) for work in term.used_citations)
+            used.update(stage.regularizers.works, givers(stage.encoder.checkpoint))
+        elif isinstance(stage, Scores) and isinstance(stage.encoder, EncoderSpec):
+            used.update(givers(stage.encoder.checkpoint))
+    return used
+
+
+def _of_tests(tables: Iterable[ResultTable]) -> Iterator[str]:
+    """Keys of works for the tests and intervals in the tables."""
+    tables = tuple(tables)
+    tested = [one for table in tables for pair in table.comparisons for one in pair.differences.values() if one.p is not None]
+    about = {one.about for one in tested}
+    about |= {cell.interval.about for table in tables for line in table.lines for cell in line.cells.values() if cell.interval is not None}
+    yield from ("jackknife",) if any("items" in one for one in about) else ()
+    yield from ("pigeonhole",) if "seeds and items" in about else ()
+    yield from ("moderated",) if any("seeds" in one for one in about) else ()
+    yield from ("max_t",) if len(tested) > 1 else ()
+    yield from ("confidence_set",) if tested else ()
+
+
+def _of_machines(records: Iterable[Record]) -> Iterator[str]:
+    """Keys of works for the tools that ran the trainings; older records tell only if there were several workers."""
+    records = tuple(records)
+    shared = [one.runtime for one in records if isinstance(workers := one.runtime.get("workers"), int) and workers > 1]
+    yield from ("ray",) if shared or any(one.environment.get("executed by") == "ray" for one in records) else ()
+    yield from ("deepspeed",) if any(one.get("engine") == "deepspeed" for one in shared) else ()

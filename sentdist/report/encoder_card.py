@@ -1,4 +1,4 @@
-"""What an encoder's page on the hub says: scores with intervals, data with leaks, settings, licence, citations; all from records."""
+"""Write the model card of an encoder from records: scores with intervals, data with leaks, settings, licence, citations."""
 
 from __future__ import annotations
 
@@ -6,37 +6,42 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from sentdist.citation import Citation
 from sentdist.errors import StoreError
 from sentdist.plan.corpora import CORPORA
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import terms_of
-from sentdist.plan.selection import chosen_and_scored
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json, as_number, canonical_fields, topological
-from sentdist.plan.stages import Scores, Train
+from sentdist.plan.stages import Scores, Train, chosen_and_scored
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.columns import table_columns
+from sentdist.report.citations import works_of_stages
+from sentdist.report.comparisons import table_columns
 from sentdist.report.evaluated import IT
 from sentdist.report.leaks import current_overlaps, leak_rows
 from sentdist.report.score_rows import ResultRow, group_rows
 from sentdist.report.templating import render
-from sentdist.report.works import works_of_stages
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.text import Citation
 
 CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
 REPEATED = "num_dropped_duplicates"
 COUNTS = {"num_rows": "rows", "num_sentences": "different sentences", REPEATED: "equal rows left out"}
-HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # of a corpus: what no reader asks for
+HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # fields of a corpus that the card leaves out
 
 
 @dataclass(frozen=True, kw_only=True)
 class CardPage:
-    """What the template of a card shows. name: by which it is loaded. metadata: the hub's own part at the head, whose JSON values are YAML.
-    flattered: tasks whose data chose the weights. corpora: rows of a table each. leaks: under LEAKS_HEADER."""
+    """The values that the template of a card uses.
+
+    Args:
+        name: name by which the encoder is loaded.
+        metadata: the hub's YAML header, with JSON values.
+        flattered: tasks whose data chose the weights.
+        corpora: one table per corpus, as rows.
+        leaks: rows under LEAKS_HEADER.
+    """
 
     name: str
     title: str
@@ -66,15 +71,18 @@ def encoder_card(
     scored_as: EncoderSpec | None = None,
     num_seeds: int = 1,
 ) -> str:
-    """The README.md of a trained encoder: metadata, then text; scores are those of all evaluations that the store has of it.
+    """Return the README.md of a trained encoder, with the scores of all its evaluations in the store.
 
-    name: by which it is loaded: OWNER/NAME of the hub, or a folder. licence: as the hub spells one (apache-2.0); None: it says that none is
-    stated. language: of the texts, as the hub spells languages; empty: none is said. has_unit_length: sentence-transformers give embeddings
-    of length 1. base: the hub's name of the base model, where its checkpoint has another. scored_as, num_seeds: of the average of trainings
-    that differ from this one by their seed.
+    Args:
+        name: name by which it is loaded: OWNER/NAME on the hub, or a folder.
+        licence: hub id of the licence (apache-2.0); None: not stated.
+        language: hub codes of the languages of the texts; empty: not stated.
+        has_unit_length: whether sentence-transformers returns embeddings of length 1.
+        base: hub id of the base model, if its checkpoint has another name.
+        scored_as: the scored encoder, if it is the average of `num_seeds` trainings that differ only by seed.
 
     Raises:
-        StoreError: an artifact that is no training.
+        StoreError: the artifact is not a training.
     """
     record = trained.record
     train, all_records = _training_of(record, store)
@@ -109,22 +117,20 @@ def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[s
     """The training as a stage, and all records of its store."""
     if record.kind != "train":
         raise StoreError(
-            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them."
-        )
+            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them.",
+        )  # fmt: skip
     all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
     train = restored(record.key, all_records)
     if not isinstance(train, Train):
         raise StoreError(
-            where=record.place,
-            found="a training of another version of sentdist",
-            expected="fields that this one knows",
+            where=record.place, found="a training of another version of sentdist", expected="fields that this one knows",
             remedy="Make the card with the version that trained it.",
-        )
+        )  # fmt: skip
     return train, all_records
 
 
 def _metadata(base: str, scores: Sequence[_Score], *, name: str, licence: str | None, language: Sequence[str]) -> dict[str, Json]:
-    """The hub's own part at the head."""
+    """The metadata header of the hub."""
     metadata: dict[str, Json] = {"language": list(language)} if language else {}
     metadata |= {
         "library_name": "sentence-transformers",
@@ -154,8 +160,8 @@ def _metadata(base: str, scores: Sequence[_Score], *, name: str, licence: str | 
 
 @dataclass(frozen=True, kw_only=True)
 class _Score:
-    """value: × 100. interval: in words. untouched: that of the base model, scored in the same way; None: the store has none.
-    has_chosen: the weights are those that scored best on these very data."""
+    """value: × 100. interval: in words. untouched: score of the base model; None: not in the store. has_chosen: these data chose the
+    weights."""
 
     task: str
     measure: str
@@ -171,7 +177,7 @@ def _number(score: float | None) -> str:
 
 
 def _scores(store: ArtifactStore, train: Train, encoder: Train | EncoderSpec, known: Mapping[str, Record]) -> list[_Score]:
-    """The score of this encoder on each task, without a view, with the 95 % interval over other items."""
+    """The score of this encoder on each task, without a view, with its 95 % interval over other items."""
     by_task: dict[str, _Score] = {}
     for artifact in store.artifacts("scores"):
         is_near = isinstance(encoder, EncoderSpec) or encoder.key in artifact.record.inputs
@@ -190,14 +196,11 @@ def _scores(store: ArtifactStore, train: Train, encoder: Train | EncoderSpec, kn
         for task, value in values.items():
             interval = columns.interval(task, IT)
             by_task[task] = _Score(
-                task=task,
-                measure=measures[task].title,
-                value=value,
+                task=task, measure=measures[task].title, value=value,
                 interval="–" if interval is None else f"{interval.low:.2f} to {interval.high:.2f}",
-                untouched=None if of_base is None else as_number(of_base.record.results.get(task)),
-                size=columns.sizes.get(task, (0, 0))[0],
+                untouched=None if of_base is None else as_number(of_base.record.results.get(task)), size=columns.sizes.get(task, (0, 0))[0],
                 has_chosen=task in chosen,
-            )
+            )  # fmt: skip
     return list(by_task.values())
 
 
@@ -208,7 +211,7 @@ def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
 def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, str]]:
     stage = restored(corpus.key, known)
     is_own = isinstance(stage, CorpusStage) and any(source.own is not None for source in stage.sources)
-    counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # they went as it was read
+    counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # dropped on reading
     counts = [
         (title, f"{value:,}" if isinstance(value := corpus.results[name], int) else str(value))
         for name, title in counted.items()
@@ -218,14 +221,14 @@ def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, s
 
 
 def _leak_rows(store: ArtifactStore, corpora: Sequence[Record]) -> list[tuple[str, ...]]:
-    """Under LEAKS_HEADER; none where nobody looked."""
+    """Rows under LEAKS_HEADER; [] if leaks were not checked."""
     keys = {corpus.key for corpus in corpora}
     found = [one.record for one in current_overlaps(store) if keys & set(one.record.inputs)]
     return list(dict.fromkeys(row for record in found for row in leak_rows(record)))
 
 
 def _plain(fields: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """The values of a corpus that say what it is."""
+    """The fields of a corpus that describe it."""
     found = []
     for name, value in fields.items():
         parts = [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []

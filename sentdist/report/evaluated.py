@@ -1,25 +1,22 @@
-"""The answers of `evaluate` and `compare`: scores of an encoder with their intervals, and how two encoders differ."""
+"""Results of `evaluate` and `compare`: scores of an encoder with intervals, differences of two encoders, a verdict."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sentdist.errors import DataError, counted, listed
-from sentdist.evaluation.bayes import LEAST_TASKS, Practical, another_task, outperforming, practical
 from sentdist.evaluation.items import Scored, items_of, why_undefined
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.significance import LEAST_TASKS, Difference, Practical, another_task, outperforming, practical
 from sentdist.evaluation.variation import Interval
-from sentdist.plan.measures import Measure
+from sentdist.files import drop_remedy, read_parquet
 from sentdist.plan.stage import Json, as_number
-from sentdist.plan.task_kinds import have_one_measure
+from sentdist.plan.task_kinds import SATURATED, Measure, have_one_measure
 from sentdist.plan.task_names import scored_kinds, task_names
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.reading import drop_remedy, read_parquet
-from sentdist.report.columns import AVERAGE, TableColumns, table_columns
-from sentdist.report.comparisons import Comparison, compare, corrected, in_words, p_text
+from sentdist.report.comparisons import AVERAGE, Comparison, TableColumns, compare, corrected, in_words, p_text, table_columns
 from sentdist.report.score_rows import ResultRow, group_rows
 
 if TYPE_CHECKING:
@@ -28,11 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreLine:
-    """A task, or the average of a group (num_items 0). score: × 100 but for what ranks no encoder; interval: over other test items, of
-    this very encoder.
+    """A task, or the average of a group of tasks (`num_items` 0).
 
-    num_items, num_groups: pairs, texts or queries that were scored, and how many of them stand for themselves; left_out: what was not
-    scored. why: the reason for which there is no score.
+    Args:
+        score: × 100, except for measures that do not rank encoders.
+        interval: 95 %, over other test items, for this encoder.
+        num_items: pairs, texts or queries that were scored; `num_groups`: independent groups among them.
+        left_out: items that were not scored, in words.
+        why: reason why there is no score.
     """
 
     task: str
@@ -47,7 +47,7 @@ class ScoreLine:
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedLine:
-    """A task or the average, with the name of its measure, both scores × 100 and their difference."""
+    """A task or the average: name of its measure, both scores × 100 and their difference."""
 
     task: str
     measure: str
@@ -59,7 +59,7 @@ class ComparedLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Two encoders, task by task, and in a sentence: on the average; where tasks have no measure in common, on each of them."""
+    """Two encoders compared task by task, and in a sentence on the average (on each task if the measures differ)."""
 
     lines: tuple[ComparedLine, ...]
     sentence: str
@@ -73,9 +73,11 @@ IT = "it"  # the label of a system that is alone
 
 
 def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path) -> Iterator[ScoreLine]:
-    """A line a task, and below each group its average; a mean over tasks of different measures would say nothing.
+    """Yield a line per task, and after each group its average if its tasks have the same measure.
 
-    given: tasks and groups, the rows of own=FILE by the names of their scores; results, folder: of an evaluation.
+    Args:
+        given: tasks and groups; rows of own=FILE by the names of their scores.
+        results: results of the evaluation, `folder`: its files.
     """
     for name in dict.fromkeys(given):
         kinds = scored_kinds(TASK_GROUPS.get(name, (name,)))
@@ -102,12 +104,12 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
 
 
 def compared_measures(given: Sequence[str]) -> dict[str, Measure]:
-    """The main measure of each task by whose scores encoders can be compared. given: tasks and groups."""
+    """Return the main measure of each task by which encoders can be compared; `given` names tasks and groups."""
     return {task: kind.main for task, kind in scored_kinds(task_names(given)).items() if kind.is_compared}
 
 
 def scored(results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> Scored:
-    """An evaluation's main scores, with its files of items. results, folder: of its record."""
+    """Return the main scores of an evaluation with its files of items, from the results and folder of its record."""
     return Scored(
         scores={task: as_number(results.get(task)) for task in tasks},
         items={task: (folder / "items" / f"{task}.parquet",) for task in tasks},
@@ -115,15 +117,15 @@ def scored(results: Mapping[str, Json], folder: Path, tasks: Iterable[str]) -> S
 
 
 def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], tasks: Mapping[str, Measure]) -> Compared:
-    """The first encoder minus the second, by the test of all reports; their labels must differ. tasks: with their measures.
+    """Compare two encoders (first minus second) by the test that reports use; their labels must differ.
 
     Raises:
-        DataError: no task that both have a score of, or two versions of a test set.
+        DataError: no task has a score of both, or the test sets differ in version.
     """
     known = {task: measure for task, measure in tasks.items() if all(one.scores[task] is not None for one in both)}
     if not known:
         lacking = f"no score of both: {'; '.join(_reasons(tasks, both))}"
-        raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name tasks by --tasks.")
+        raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name other tasks with --tasks.")
     rows = [_row(label, one, known) for label, one in zip(labels, both, strict=True)]
     have_one = len({measure.name for measure in known.values()}) == 1
     columns = table_columns(group_rows(rows), known, average=len(known) > 1 and have_one)
@@ -135,10 +137,10 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
     notes = [one for one in (corrected(num_tests),) if one]
     if (beyond := found.other_tasks) is not None:
         low, high, p = beyond.low, beyond.high, p_text(beyond.p)
-        notes.append(f"The average on other tasks such as these: {low:+.2f} to {high:+.2f} (p {p}), not corrected.")
-    notes += [f"Not compared, for want of a score: {absent}."] if absent else []
+        notes.append(f"The average on other tasks like these: {low:+.2f} to {high:+.2f} (p {p}), not corrected.")
+    notes += [f"Not compared (no score): {absent}."] if absent else []
     untested: dict[str, list[str]] = {}
-    for line in lines[:-1] if have_one else lines:  # of the last the sentence speaks
+    for line in lines[:-1] if have_one else lines:  # the sentence covers the last one
         if line.difference.p is None:
             untested.setdefault(line.difference.reason, []).append(line.task)
     notes += [f"Not tested: {', '.join(names)} ({reason})." for reason, names in untested.items()]
@@ -146,25 +148,25 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
 
 
 def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
-    """What a Bayesian comparison says of the same differences, in sentences; rope: points within which two scores count as equal."""
+    """Yield the sentences of a Bayesian comparison of the same differences; `rope`: points within which two scores count as equal."""
     lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and line.difference.error > 0]
     if not lines:
-        yield "Second opinion: none, for no difference has a standard error."
+        yield "Second opinion: none, because no difference has a standard error."
         return
-    yield f"Second opinion (Bayesian; equal means within {rope:g} points; of these very encoders, on other test items):"
+    yield f"Second opinion (Bayesian; equal means within {rope:g} points; these encoders on other test items):"
     compared_lines = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
     for line in compared_lines:
         yield f"  {line.task}: {_practical(practical(line.difference.difference, line.difference.error, rope=rope))}"
     if len(lines) >= LEAST_TASKS and len({line.measure for line in lines}) == 1:  # points of two measures have no common spread
         another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)
         yield f"  another task like these {len(lines)}: {_practical(another)}"
-    if len(lines) == 1:  # a share of one task says nothing of tasks
+    if len(lines) == 1:  # one task says nothing about other tasks
         return
     wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
     verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not distinguished from chance"
     yield (
         f"  P(first scores higher) over {wins.pairs} tasks: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
-        f"{' and worth speaking of' if wins.is_meaningful else ''}."
+        f"{' and large enough to matter' if wins.is_meaningful else ''}."
     )
 
 
@@ -182,7 +184,7 @@ def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: 
 
 
 def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measures: Mapping[str, Measure]) -> str:
-    """What the table says of tasks that have no mean. Those without a test are reported elsewhere."""
+    """The sentence for tasks that have no common mean; tasks without a test are reported elsewhere."""
     tested = [line for line in lines if line.difference.p is not None]
     significant = [line for line in tested if line.difference.is_significant]
     groups = {
@@ -205,14 +207,14 @@ def _row(label: str, one: Scored, tasks: Iterable[str]) -> ResultRow:
 
 
 def _reasons(tasks: Iterable[str], both: Sequence[Scored]) -> Iterator[str]:
-    """Tasks, each with the reason for which the first encoder that has no score of it has none."""
+    """Each task with the reason why the first encoder without a score has none."""
     for task in tasks:
         first = next(one for one in both if one.scores[task] is None)
         yield f"{task} ({_why_undefined(first, task)})"
 
 
 def _why_undefined(one: Scored, task: str) -> str:
-    """Why a task has no score: the reason of its first part without one."""
+    """The reason why the first part of a task without a score has none."""
     tables = [_items(file) for file in one.items[task]]
     parts = [{name: table[name].to_numpy() for name in table.column_names} for table in tables]
     undefined = (columns for columns in parts if items_of(columns, task=task, where=f"items of {task}") is None)
@@ -220,9 +222,64 @@ def _why_undefined(one: Scored, task: str) -> str:
 
 
 def _left_out(file: Path) -> str:
-    """What a file of items says was not scored; nothing in files of older versions."""
+    """The items that were not scored, from the metadata of a file of items; "" in files of older versions."""
     return (_items(file).schema.metadata or {}).get(b"left_out", b"").decode()
 
 
 def _items(file: Path) -> pa.Table:
     return read_parquet(file, expected="items of a score", remedy=drop_remedy(file.parents[1]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """A trained encoder compared with the untouched one on one task of held-out rows, by a test over other rows.
+
+    Args:
+        ours: score × 100 of the trained encoder, `theirs`: of the untouched one.
+        saturated: measures that were skipped because both encoders reach their maximum.
+    """
+
+    task: str
+    measure: str
+    num_items: int
+    ours: float
+    theirs: float
+    difference: Difference
+    saturated: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Literal["better", "worse", "not shown to be better"]:
+        """The outcome of the test at the 5 % level."""
+        if not self.difference.is_significant:
+            return "not shown to be better"
+        return "better" if self.difference.difference > 0 else "worse"
+
+    @property
+    def line(self) -> str:
+        """The verdict as a sentence."""
+        found = self.difference
+        interval = "" if found.low is None or found.high is None else f" (95 % interval {found.low:+.2f} to {found.high:+.2f})"
+        can_show = self.outcome == "not shown to be better" and found.detectable is not None
+        seen = f" A true difference of {found.detectable:.1f} points would be found in 4 of 5 tests like this one." if can_show else ""
+        why = f" No test is possible: {found.reason}." if found.p is None and found.reason else ""
+        full = f" ({' and '.join(self.saturated)} cannot tell them apart: both reach {SATURATED:g} or more.)" if self.saturated else ""
+        return (
+            f"{self.outcome.capitalize()} than the untouched encoder: {self.measure} {self.ours:.2f} "
+            f"against {self.theirs:.2f} on {self.num_items:,} held-out items, {found.difference:+.2f}{interval}.{seen}{why}{full}"
+        )
+
+
+def verdict(ours: Scored, untouched: Scored, tasks: Mapping[str, Measure]) -> Verdict:
+    """Compare an encoder with the untouched one on the first of `tasks` on which they are not both saturated.
+
+    Raises:
+        DataError: as `compare_evaluated`.
+    """
+    defined = {name: measure for name, measure in tasks.items() if None not in (ours.scores[name], untouched.scores[name])} or tasks
+    full = [name for name in defined if min(ours.scores[name] or 0.0, untouched.scores[name] or 0.0) >= SATURATED]
+    name = next((name for name in defined if name not in full), next(iter(defined)))
+    line = compare_evaluated(("trained", "untouched"), (ours, untouched), {name: tasks[name]}).lines[0]
+    return Verdict(
+        task=name, measure=tasks[name].title, num_items=line.num_items, ours=line.ours, theirs=line.theirs, difference=line.difference,
+        saturated=tuple(tasks[one].title for one in full),
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The report that a sweep leaves in the store, drawn again only where something that it tells of has changed."""
+"""Keep the report of a sweep in the store, and draw it again only if its inputs or the code changed."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sentdist.code_digest import code_digest
+from sentdist.files import code_digest
 from sentdist.report.leaks import current_overlaps
-from sentdist.store.confirmation import confirmed_name
+from sentdist.store.chosen import confirmed_name
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
-MADE_OF = "made_of.json"  # beside a report's files: what they were made of, and their names
+MADE_OF = "made_of.json"  # digest of a report's inputs, and the names of its files
 
 
 def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping[str, str] | None = None) -> str:
-    """Have the report of a sweep or search below `reports/` in the store, and its files in a local folder; returns the address of the page.
+    """Put the report of a sweep or search under `reports/` in the store and into a local folder; return the URI of its page.
 
-    A report of the same trials, records and code stays as it is: drawing takes seconds, and a sweep that is submitted again to see
-    whether all is there changes nothing. links: as for `report_sweep`.
+    A report of the same trials, records and code is not drawn again, since drawing takes seconds. links: see `report_sweep`.
 
     Raises:
         StoreError: as `report_sweep`; or the store cannot be read or written.
@@ -30,20 +29,20 @@ def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping
     if not _fetch(store, place, folder, made_of=made_of):
         _draw(store, name, folder, links=links or {})
         names = sorted(path.name for path in folder.iterdir())
-        store.files.write_text(f"{place}/{MADE_OF}", "{}")  # a process that ends between the files leaves none that are taken for whole
+        store.files.write_text(f"{place}/{MADE_OF}", "{}")  # a process that dies between two files leaves no valid report
         store.files.write_folder(folder, place)
         store.files.write_text(f"{place}/{MADE_OF}", json.dumps({"made_of": made_of, "files": names}))
     return f"{store.files.uri(place)}/report.html"
 
 
 def _draw(store: ArtifactStore, name: str, folder: Path, *, links: Mapping[str, str]) -> None:
-    from sentdist.report.sweep_report import report_sweep  # what draws takes a second to import
+    from sentdist.report.sweep_report import report_sweep  # imports matplotlib, which takes a second
 
     report_sweep(store, name, links=links).write(folder)
 
 
 def _fetch(store: ArtifactStore, place: str, folder: Path, *, made_of: str) -> bool:
-    """Copy the files of the report that lies there; False where it was made of something else, or is not whole."""
+    """Copy the files of the stored report; False if it has other inputs or is incomplete."""
     try:
         kept = json.loads(store.files.content(f"{place}/{MADE_OF}") or b"{}")
         names = kept["files"] if kept["made_of"] == made_of else []
@@ -58,7 +57,7 @@ def _fetch(store: ArtifactStore, place: str, folder: Path, *, made_of: str) -> b
 
 
 def _made_of(store: ArtifactStore, name: str, links: Mapping[str, str]) -> str:
-    """A digest of all that `report_sweep` reads, and of the code that would read it."""
+    """A digest of all that `report_sweep` reads, and of the code."""
     digest = hashlib.sha256(code_digest().encode())
     for part in _parts(store, name):
         digest.update(f"{part}\0".encode())

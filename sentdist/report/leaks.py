@@ -1,39 +1,38 @@
-"""Which systems of a sweep were trained on what they are tested on, from the overlaps that the store knows."""
+"""Find the systems of a sweep that were trained on test items, from the overlaps in the store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.files import drop_remedy, read_parquet
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Overlap, Scores, Train
 from sentdist.plan.task_kinds import ScoredTask
-from sentdist.reading import drop_remedy, read_parquet
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord
 
 LEAKS_TITLE = "Leaks"
-# What the record of an overlap calls each of its counts, and what tables call it.
+# Name of each count in the record of an overlap -> its name in tables.
 COUNTS = {"items": "items", "exact": "exact", "normalised": "folded", "near": "near", "sentences": "sentences", "one": "one sentence"}
 LEAKS_HEADER = ("training data", "task", *COUNTS.values())
-# The level of an item, by the column that counts it, where that is called otherwise.
+# Level of an item -> the column that counts it, if that has another name.
 LEVEL_TITLES = {"normalised": COUNTS["normalised"], "sentence": COUNTS["sentences"], "one": COUNTS["one"]}
 LEAKS_NOTE = (
-    "Items of a test set (pairs, queries with a relevant document) that stand in one row of the training data: exact as written; folded "
-    "but for case, punctuation, order, entities, invisible and look-alike letters; near also with one word changed (in texts of 7 words "
-    "or more), inside a longer text or both glued into one; each counts those before it. Sentences: items all of whose sentences occur in "
-    "it, texts with a label also nearly. One sentence: further items of which one sentence does, beside another partner: a pair's, or the "
-    "relevant answer of a query, which was another query's in training."
+    "Items of a test set (pairs, queries with a relevant document) that are in one row of the training data. Exact: as written. Folded: "
+    "except for case, punctuation, order, entities, invisible and look-alike characters. Near: also with one word changed (in texts of 7 "
+    "words or more), inside a longer text, or both texts joined into one. Each counts those before it. Sentences: items whose sentences "
+    "all occur in the data (labelled texts also nearly). One sentence: other items with one sentence in the data, next to another text: "
+    "of a pair, or the relevant answer of a query, which answers another query in training."
 )
 NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leaked:
-    """How much of a test set the training of a system held: `num_leaked` of its `num_items` pairs or queries, `num_near` others nearly."""
+    """Test items in the training data of a system: `num_leaked` of `num_items` pairs or queries, and `num_near` others nearly."""
 
     num_leaked: int
     num_items: int
@@ -41,7 +40,7 @@ class Leaked:
 
     @property
     def words(self) -> str:
-        """What stands in the cell of a score."""
+        """The text in the cell of a score."""
         whole = f"{self.num_leaked:,}" if self.num_leaked else ""
         near = f"{self.num_near:,} nearly" if self.num_near else ""
         return f"leaked {' and '.join(filter(None, (whole, near)))} of {self.num_items:,}"
@@ -49,24 +48,29 @@ class Leaked:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepLeaks:
-    """leaked: (cell, task) -> items that stand in the cell's training data, as written, folded, or nearly;
-    only where there are some. rows: under LEAKS_HEADER."""
+    """The leaks of a sweep.
+
+    Args:
+        leaked: (cell, task) -> items in the cell's training data, as written, folded or nearly; only where there are some.
+        rows: under LEAKS_HEADER.
+        is_known: whether all training data were checked.
+    """
 
     leaked: Mapping[tuple[str, str], Leaked]
     rows: tuple[tuple[str, ...], ...]
     is_known: bool
 
     def of_columns(self, columns: Sequence[str], task_of: Mapping[str, str]) -> dict[tuple[str, str], Leaked]:
-        """`leaked` by (cell, column of a table). task_of: column -> task."""
+        """Return `leaked` by (cell, column of a table); `task_of`: column -> task."""
         cells = dict.fromkeys(cell for cell, _ in self.leaked)
         found = {(cell, column): self.leaked.get((cell, task_of.get(column, ""))) for cell in cells for column in columns}
         return {place: leaked for place, leaked in found.items() if leaked is not None}
 
 
 def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, Record]) -> SweepLeaks:
-    """Put together what the overlaps in the store say of a sweep's finished trials."""
+    """Collect the leaks of a sweep's finished trials from the overlaps in the store."""
     overlaps = [(overlap, restored(overlap.key, {overlap.key: overlap.record})) for overlap in current_overlaps(store)]
-    leaked: dict[tuple[str, str], dict[ScoredTask, Leaked]] = {}  # each fold has a task of its own
+    leaked: dict[tuple[str, str], dict[ScoredTask, Leaked]] = {}  # each fold has its own task
     rows: dict[tuple[str, ...], None] = {}
     is_known = True
     for cell, trials in sweep.cells.items():
@@ -95,7 +99,7 @@ def sweep_leaks(sweep: SweepRecord, store: ArtifactStore, records: Mapping[str, 
 
 
 def _together(parts: Iterable[Leaked]) -> Leaked:
-    """The counts of a test, from those of its folds."""
+    """The counts of a test set, summed over its folds."""
     parts = tuple(parts)
     return Leaked(
         num_leaked=sum(one.num_leaked for one in parts),
@@ -105,12 +109,12 @@ def _together(parts: Iterable[Leaked]) -> Leaked:
 
 
 def current_overlaps(store: ArtifactStore) -> list[Artifact]:
-    """The overlaps in the store that were made by today's revision."""
+    """Return the overlaps in the store that have the current revision."""
     return [one for one in store.artifacts(Overlap.kind) if one.record.stage["revision"] == Overlap.revision]
 
 
 def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
-    """The rows of one overlap under LEAKS_HEADER."""
+    """Yield the rows of one overlap under LEAKS_HEADER."""
     name = overlap.label if overlap.inputs else f"{overlap.label} (chooses weights)"
     for task, counts in _dict(overlap.results["tasks"]).items():
         numbers = _dict(counts)
@@ -118,8 +122,8 @@ def leak_rows(overlap: Record) -> Iterator[tuple[str, ...]]:
 
 
 def _leaked(overlaps: Sequence[Artifact], store: ArtifactStore) -> dict[str, Leaked]:
-    """task -> items that any of these corpora holds, also where there are none."""
-    items: dict[str, dict[int, bool]] = {}  # item -> whether it is found nearly alone
+    """Task -> test items in any of these corpora, including tasks without any."""
+    items: dict[str, dict[int, bool]] = {}  # item -> whether it was found only nearly
     sizes: dict[str, int] = {}
     for overlap in overlaps:
         sizes |= {task: int(str(_dict(counts)["items"])) for task, counts in _dict(overlap.record.results["tasks"]).items()}

@@ -1,26 +1,30 @@
-"""The head of a sweep's page: its findings in plain sentences, and with what they were found."""
+"""The head of a sweep's page: findings in sentences, facts on trials and training, gains over the untouched encoder."""
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from sentdist.errors import counted
+from sentdist.evaluation.sts import mean_of_all
 from sentdist.plan.stage import Json
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import corrected
-from sentdist.report.tables import Line, ResultTable
-from sentdist.store.chosen import cells_by_dev
+from sentdist.report.comparisons import AVERAGE, Comparison, corrected, in_words
+from sentdist.report.score_rows import CellFacts, cell_facts, lead_tasks, seed_results
+from sentdist.report.sweep_rows import sweep_rows, table_rows
+from sentdist.report.tables import Line, ResultTable, build_table
+from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, TrialRecord
 
-MOST_SPOKEN = 6  # rows of which the head of a page speaks
-MOST_NAMED = 3  # values of one kind; a page of a wide sweep says how many more there are
+MOST_SPOKEN = 6  # rows that the head of a page mentions
+MOST_NAMED = 3  # values of one kind that are listed; of the others only the number is given
 
 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
-    """For a reader in a hurry: how each method compares with the baseline, of its cells the one that dev chose."""
+    """Summarize how the cell of each method that dev chose compares with the baseline."""
     rows = spoken_rows(sweep, table, records)
     if said := verdicts(table, [line.label for line in rows]):
         return said
@@ -28,15 +32,14 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
 
 
 def verdicts(table: ResultTable, labels: Sequence[str]) -> list[str]:
-    """How rows compare, a sentence each, and what that is corrected for; none where nothing is compared."""
+    """Return a sentence per compared row, and how the tests are corrected; [] if nothing is compared."""
     said = [one for label in labels if (one := table.verdict(label))]
     more = [f"The table has {counted(len(said) - MOST_SPOKEN, 'more row')}."] if len(said) > MOST_SPOKEN else []
     return [*said[:MOST_SPOKEN], *more, *filter(None, [corrected(table.num_tests)] if said else [])]
 
 
 def spoken_rows(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[Line]:
-    """A row of each method that has a score, of its cells the one that dev chose: the headline method, others that were trained, the rest.
-    The baseline is last, since others are compared with it."""
+    """Return one scored row per method (the cell that dev chose): headline method, other trained methods, the rest; baseline last."""
     methods = list(cast(Mapping[str, Json], sweep.recipe["methods"]))
     ranked = [cell.label for cell in cells_by_dev(sweep, records)]
     against = {line.method for line in table.lines if line.is_baseline}
@@ -60,22 +63,22 @@ def spoken_rows(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Re
 
 
 def scored(line: Line, table: ResultTable) -> str:
-    """What a row scores in the leading column."""
+    """Return the score of a row in the leading column, in words."""
     summary = line.cells[table.lead].summary
     return f"{line.label} {'has no score' if summary is None else f'scores {summary.mean:.2f}'} ({column_words(table)})"
 
 
 def rests_on(table: ResultTable, line: Line | None) -> str:
-    """Behind how many seeds and test items a row's score in the leading column stands; "" for a row without a score."""
+    """Return on how many seeds and test items a row's score in the leading column rests; "" for a row without a score."""
     if line is None or line.cells[table.lead].summary is None:
         return ""
-    behind = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
-    behind += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
-    return f"It rests on {' and '.join(behind)}." if behind else ""
+    basis = [] if line.is_fixed else [counted(line.num_seeds, "seed")]
+    basis += [counted(table.num_items[table.lead], "test item")] if table.lead in table.num_items else []
+    return f"It rests on {' and '.join(basis)}." if basis else ""
 
 
 def standing(line: Line, table: ResultTable) -> str:
-    """Where a row stands against the best row; said where there is no baseline."""
+    """Compare a row with the best row, in words; for tables without a baseline."""
     column = table.lead
     means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
     best = max(means, key=lambda label: means[label])
@@ -91,12 +94,12 @@ def standing(line: Line, table: ResultTable) -> str:
 
 
 def column_words(table: ResultTable) -> str:
-    """What the leading column is."""
+    """Return the name of the leading column in words."""
     return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 
 def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
-    """What a sweep was made with: name -> value, for the head of its page. What varies is a list."""
+    """Return the facts at the head of a sweep's page (name -> value); values that vary are listed."""
     cells = list(facts)
     trained = [one.train for one in cells if one.train is not None]
     newest = max(records.values(), key=lambda record: record.created_at)
@@ -121,7 +124,7 @@ def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterabl
 
 
 def _machine(record: Record) -> str:
-    """Processor, and GPUs where a training had some; not its name, which says nothing to others."""
+    """Processor, and GPUs if a training had any; the host name would mean nothing to others."""
     gpus, workers = record.runtime.get("gpus_per_worker"), record.runtime.get("workers", 1)
     parts = [record.environment.get("processor", "")]
     parts += [f"{workers} × {gpus:g} GPU" if gpus != 1 else f"{workers} GPU"] if isinstance(gpus, int | float) and gpus else []
@@ -129,7 +132,7 @@ def _machine(record: Record) -> str:
 
 
 def _listed(values: Iterable[object]) -> str:
-    """Distinct values in their order, few of them named; "" for none."""
+    """The first distinct values and the number of the others; "" for none."""
     texts: Sequence[str] = list(dict.fromkeys(_text(value) for value in values if value not in (None, "")))
     more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
     return ", ".join(texts[:MOST_NAMED]) + more
@@ -137,3 +140,91 @@ def _listed(values: Iterable[object]) -> str:
 
 def _text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """The cell that dev chose minus the best untouched encoder, in the lead column of the report's first table, tested as there."""
+
+    chosen: DevCell
+    untouched: TrialRecord
+    column: str
+    compared: Comparison
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether the chosen cell is significantly better."""
+        found = self.compared.differences[self.column]
+        return found.difference > 0 and found.is_significant
+
+    @property
+    def line(self) -> str:
+        """The comparison as a sentence."""
+        return in_words(self.compared, self.column)
+
+
+def gain_over_untouched(sweep: SweepRecord, store: ArtifactStore) -> Gain | None:
+    """Test the cell that dev chose against the best untouched encoder; None if one of the two is missing."""
+    records = sweep.records(store)
+    cells, scored = cells_by_dev(sweep, records), sweep_rows(sweep, store, records)
+    rows = next(table_rows(scored), None)
+    if not cells or rows is None:
+        return None
+    untouched = [row for row in rows.rows if _is_untouched(scored.facts[row.label]) and row.mean(rows.columns) is not None]
+    if not untouched:
+        return None
+    other = max(untouched, key=lambda row: row.mean(rows.columns) or 0.0).label
+    table = build_table(rows, baseline=other)
+    compared = table.compared(cells[0].label)
+    if compared is None:
+        return None
+    return Gain(chosen=cells[0], untouched=sweep.cells[other][0], column=table.lead, compared=compared)
+
+
+def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
+    """Return a warning if no trained row is above the untouched encoder, else "" (also if one of the two is not scored).
+
+    Compares mean test scores over the lead tasks of the sweep.
+    """
+    seeds = seed_results(sweep, records)
+    column, tasks = lead_tasks(seeds)
+    means: dict[str, float] = {}
+    for cell in dict.fromkeys(one.cell for one in seeds):
+        scores = [mean_of_all(one.results.get(task) for task in tasks) for one in seeds if one.cell == cell]
+        defined = [score for score in scores if score is not None]
+        means |= {cell: statistics.fmean(defined)} if defined else {}
+    first = {one.cell: one.trials[0] for one in reversed(seeds)}
+    trained = [cell for cell in means if first[cell].train is not None]
+    untouched = [cell for cell in means if _is_untouched(cell_facts(first[cell], records))]
+    if not trained or not untouched:
+        return ""
+    best, as_it_was = max(trained, key=lambda cell: means[cell]), max(untouched, key=lambda cell: means[cell])
+    if means[best] > means[as_it_was]:
+        return ""
+    so_far = " so far" if any(trial.key not in records for trial in sweep.trials) else ""
+    return (
+        f"No trained row is above the untouched encoder on test{so_far} ({column}): {as_it_was} has {means[as_it_was]:.2f}, "
+        f"the best trained row, {best}, {means[best]:.2f}. Use the encoder as it was, or train otherwise."
+    )
+
+
+def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
+    """Return a hint if the recipe names no baseline, and how to name one; "" if it does, or if nothing is scored."""
+    scored = list(dict.fromkeys(trial.method for trial in sweep.trials if trial.key in records))
+    if sweep.baseline is not None or not scored:
+        return ""
+    if len({trial.method for trial in sweep.trials}) < 2:
+        return (
+            "Nothing is tested against a baseline: add one under `methods:`, such as `base: {}` (the untouched "
+            "encoder), and say `baseline: base`."
+        )
+    untouched = [trial.method for trial in sweep.trials if trial.train is None]
+    others = [name for name in scored if name != (untouched or scored)[0]]
+    return (
+        f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
+        "the command again; it rebuilds nothing, and the report has the tests."
+    )
+
+
+def _is_untouched(facts: CellFacts) -> bool:
+    return facts.untouched is not None and facts.untouched.initialization == "pretrained"

@@ -1,4 +1,4 @@
-"""All result tables of one paper in its own shape, with what the store has of each row below it: `sentdist report --paper`."""
+"""Reproduce all result tables of a paper, with our results under each printed row: `sentdist report --paper`."""
 
 from __future__ import annotations
 
@@ -7,49 +7,52 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentdist.errors import counted
-from sentdist.plan.papers import check_paper
-from sentdist.report.cell_text import leaked_text
+from sentdist.plan.shipped import check_paper
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.paper import PaperTables, tables_of
-from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_of
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.tables import Cell, Line
+from sentdist.report.tables import Cell, Line, leaked_text
 from sentdist.report.templating import render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
 NOTE = (
-    "Under a printed row stands what the store has of it: mean, 95 % interval, and the difference from the printed number with its "
-    "interval, that number taken as a constant. Encoder, data and budget differ, so levels say little; the last column is what can be "
-    "compared, the gain over each side's own base in the last of its columns."
+    "Under each printed row are our results from the store: mean, 95 % interval, and the difference from the printed number with its "
+    "interval (the printed number is taken as a constant). Encoder, data and budget differ, so absolute scores say little; what can be "
+    "compared is the last column, the gain of each side over its base row in the last score column."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class OurRow:
-    """A line of a sweep's table that stands for a printed row; base: the line of the same sweep that stands for the paper's base."""
+    """A line of a sweep's table that reproduces a printed row.
+
+    Args:
+        base: line of the same sweep that reproduces the paper's base row.
+        columns: printed column -> our column.
+        what: what a reader must know to compare the two rows.
+    """
 
     sweep: str
     line: Line
     base: Line | None
-    columns: Mapping[str, str]  # printed column -> that of ours
-    what: str = ""  # what of it a reader must know to compare it
+    columns: Mapping[str, str]
+    what: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownRow:
-    """A row of a paper's table on the page. kind: paper or ours. cells: what stands in each; of ours the score, its distance from the
-    printed one, and leaks."""
+    """A row of a paper's table on the page; a cell of ours has the score, its difference from the printed score, and leaks."""
 
-    kind: str
+    kind: str  # paper or ours
     label: str
     cells: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShownTable:
-    """A printed table with ours under each row. not_run: recipe -> rows that the store has nothing of."""
+    """A printed table with our rows under each row; `not_run`: recipe -> printed rows without results in the store."""
 
     printed: PaperTable
     rows: tuple[ShownRow, ...]
@@ -61,18 +64,18 @@ class ShownTable:
 
     @property
     def text_rows(self) -> list[tuple[str, ...]]:
-        """Rows for a format whose cells have one line."""
+        """The rows for formats with one line per cell."""
         return [(row.label, *("; ".join(cell) for cell in row.cells)) for row in self.rows]
 
     @property
     def not_run_line(self) -> str:
-        """How many rows were not run."""
+        """The number of rows that were not run, as the title of their list."""
         return f"{counted(sum(map(len, self.not_run.values())), 'row')} not run here, with the recipes that run them"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PaperPage:
-    """What the templates of a paper show."""
+    """The values that the templates of a paper use."""
 
     title: str
     lead: tuple[str, ...]
@@ -83,21 +86,18 @@ class PaperPage:
 
 
 def report_paper(store: ArtifactStore, name: str) -> Report:
-    """The tables of a paper, ours under theirs; what was not run stands below, folded, with its recipe.
+    """Build the page of a paper: its tables with our rows, then the rows that were not run, folded away, with their recipes.
 
     Raises:
-        DataError: no such paper.
+        DataError: unknown paper.
     """
     tables = shown_tables(store, name)
     num_ours = sum(row.kind == "ours" for table in tables for row in table.rows)
     num_printed = sum(len(table.printed.rows) for table in tables)
     page = PaperPage(
-        title=tables_of(name).title,
-        lead=(f"{num_ours} rows of ours under {num_printed} printed ones. {NOTE}",),
-        note=NOTE,
-        facts={"store": store.shown},
-        tables=tables,
-    )
+        title=tables_of(name).title, lead=(f"{num_ours} rows of ours under {num_printed} printed rows. {NOTE}",), note=NOTE,
+        facts={"store": store.shown}, tables=tables,
+    )  # fmt: skip
     return Report(
         name=f"paper-{name}",
         lead="\n".join(page.lead),
@@ -108,7 +108,7 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
 
 
 def shown_tables(store: ArtifactStore, name: str) -> tuple[ShownTable, ...]:
-    """The tables of a paper, ours under theirs. DataError: no such paper."""
+    """Return the tables of a paper with our rows; raise DataError for an unknown paper."""
     check_paper(name)
     printed = tables_of(name)
     ours = _our_rows(store, name, printed)
@@ -116,7 +116,7 @@ def shown_tables(store: ArtifactStore, name: str) -> tuple[ShownTable, ...]:
 
 
 def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
-    """Number of a table -> printed row -> ours, from every sweep whose recipe names the paper."""
+    """Table number -> printed row -> our rows, from every sweep whose recipe names the paper."""
     by_row: dict[str, dict[str, list[OurRow]]] = {}
     for name in sweep_names(store):
         sweep = load_sweep(store, name)
@@ -164,7 +164,7 @@ def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[S
 
 
 def _not_run(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> dict[str, list[str]]:
-    """Recipe -> printed rows that it stands for and that the store has nothing of."""
+    """Recipe -> printed rows that it reproduces and that have no results in the store."""
     by_recipe: dict[str, list[str]] = {}
     for row in table.rows:
         recipe = table.recipe(row.label)
@@ -191,7 +191,7 @@ def _our_row(table: PaperTable, row: PaperRow, own: OurRow) -> ShownRow:
 
 
 def _our_cell(cell: Cell | None, printed: float) -> tuple[str, ...]:
-    """Mean with its interval, difference with its interval; how much of the test leaked."""
+    """Mean and difference, each with its interval, and how much of the test set leaked."""
     if cell is None or cell.summary is None:
         return ("–",)
     mean, interval = cell.summary.mean, cell.interval

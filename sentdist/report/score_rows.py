@@ -1,16 +1,24 @@
-"""What a report is made from: one row of scores for every trained (or untouched) encoder, and the per-item files behind them."""
+"""Read what reports are made from: rows of scores and files of items of every encoder, and the facts on its training."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Items, items_of, joined
-from sentdist.evaluation.means import mean_of_all
-from sentdist.plan.measures import Measure
-from sentdist.reading import drop_remedy, read_parquet
+from sentdist.evaluation.sts import mean_of_all
+from sentdist.files import drop_remedy, read_parquet
+from sentdist.frozen import Frozen
+from sentdist.plan.corpora.kind import CorpusStage
+from sentdist.plan.objectives import Sum, phi_of, terms_of
+from sentdist.plan.specs import EncoderSpec, Regularizers, View
+from sentdist.plan.stage import Json, as_number
+from sentdist.plan.stages import Bank, Scores, Train, chosen_and_scored
+from sentdist.plan.task_kinds import TASK_KINDS, Measure
+from sentdist.store.record import Record, restored
+from sentdist.store.sweep import SweepRecord, TrialRecord, with_all_folds
 
 Scalar = str | int | float | bool | None
 
@@ -19,9 +27,12 @@ Scalar = str | int | float | bool | None
 class ResultRow:
     """The scores (× 100) of one encoder.
 
-    label: what tables call it; rows of one label are the seeds of one system. params: what the sweep turned (φ set, batch size, p).
-    scores: task -> score, None where it is not defined. items: task -> its per-item parquet file (several: folds, laid end to end).
-    is_fixed: an untouched checkpoint, which has one score and no seeds.
+    Args:
+        label: name in tables; rows of one label are the seeds of one system.
+        params: fields that the sweep varied (φ set, batch size, p).
+        scores: task -> score; None: not defined.
+        items: task -> its parquet file of items, or one file per fold.
+        is_fixed: an untouched checkpoint, with one score and no seeds.
     """
 
     method: str
@@ -33,17 +44,20 @@ class ResultRow:
     is_fixed: bool = False
 
     def mean(self, tasks: Sequence[str]) -> float | None:
-        """The mean over these tasks; None where one of them has no score."""
+        """Return the mean over these tasks; None if one of them has no score."""
         return mean_of_all(self.scores.get(task) for task in tasks)
 
 
 @dataclass(frozen=True, kw_only=True)
 class TableRows:
-    """What one table of scores shows.
+    """The input of one table of scores.
 
-    columns: of `ResultRow.scores`, tasks or measures of one. measure: of all columns, or one that has their range, and whose unit says what
-    they are. average: whether it has one, of its columns. is_compared: whether its rows are compared with each other. of_task: the one task
-    whose measures the columns are. task_of: column -> the task whose test set it is about, by which leaks are marked.
+    Args:
+        columns: keys of `ResultRow.scores`: tasks, or measures of one task (`of_task`).
+        measure: measure of all columns, or one with their range and unit.
+        average: whether the table has an average over its columns.
+        is_compared: whether its rows are compared with each other.
+        task_of: column -> task of its test set, by which leaks are marked.
     """
 
     title: str
@@ -58,7 +72,7 @@ class TableRows:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemRows:
-    """The rows of one system, one a seed, in ascending order of the seeds."""
+    """The rows of one system, one per seed, in ascending order of seeds."""
 
     label: str
     method: str
@@ -71,12 +85,16 @@ class SystemRows:
         return tuple(row.seed for row in self.rows)
 
     def complete(self, tasks: Sequence[str]) -> list[ResultRow]:
-        """The rows that have a score of every task."""
+        """Return the rows with a score of every task."""
         return [row for row in self.rows if row.mean(tasks) is not None]
 
 
 def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
-    """Rows by label, in order of first appearance. Raises DataError for a label that stands for two things or has a seed twice."""
+    """Group rows by label, in order of first appearance.
+
+    Raises:
+        DataError: rows of one label differ in method or parameters, or a seed occurs twice.
+    """
     by_label: dict[str, list[ResultRow]] = {}
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
@@ -85,18 +103,16 @@ def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
         first = members[0]
         if any((row.method, dict(row.params), row.is_fixed) != (first.method, dict(first.params), first.is_fixed) for row in members):
             raise DataError(
-                where=f"report: rows of {label!r}",
-                found="rows that differ in method, parameters or is_fixed",
-                expected="one label for one system",
-                remedy="Put what differs into the label.",
-            )
+                where=f"report: rows of {label!r}", found="rows that differ in method, parameters or is_fixed",
+                expected="one label for one system", remedy="Put what differs into the label.",
+            )  # fmt: skip
         seeds = sorted(row.seed for row in members)
         if len(set(seeds)) != len(seeds) or (first.is_fixed and len(seeds) > 1):
             raise DataError(
                 where=f"report: rows of {label!r}",
                 found=f"seeds {seeds}" + (" of an untouched checkpoint" if first.is_fixed else ""),
                 expected="each seed once; an untouched checkpoint one row",
-                remedy="A run that counts twice makes differences look surer than they are: pass each record once.",
+                remedy="Pass each record once: duplicate runs make differences look more certain than they are.",
             )
         ordered = tuple(sorted(members, key=lambda row: row.seed))
         systems.append(SystemRows(label=label, method=first.method, params=first.params, is_fixed=first.is_fixed, rows=ordered))
@@ -104,7 +120,7 @@ def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
 
 
 def read_items(row: ResultRow, task: str) -> Items | None:
-    """The items of one task, those of folds end to end; None where the row has none, or all have one value."""
+    """Return the items of a task, folds concatenated; None if the row has none or all items have one value."""
     if row.items is None or task not in row.items:
         return None
     paths = row.items[task]
@@ -115,3 +131,232 @@ def read_items(row: ResultRow, task: str) -> Items | None:
         folds.append(items_of(columns, task=task, where=f"report: items of {row.label!r}, task {task!r}"))
     known = [fold for fold in folds if fold is not None]
     return joined(known) if len(known) == len(folds) else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedResults:
+    """The results of a cell and seed with scores of all folds.
+
+    Args:
+        scores: stage of the first fold.
+        results: numeric results, means over folds; None if a fold has none.
+    """
+
+    cell: str
+    seed: int | None
+    trials: tuple[TrialRecord, ...]
+    scores: Scores
+    results: Mapping[str, float | None]
+
+    def tasks(self, kind: str) -> list[str]:
+        """Return the names of the tasks of a kind that have a main score, user tasks included."""
+        return [task.name for task in self.scores.tasks if task.kind == kind and task.name in self.results]
+
+
+def scores_of(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, Scores]:
+    """Return the scores stages of the finished trials, by key."""
+    stages = {trial.key: restored(trial.key, records) for trial in sweep.trials}
+    return {key: stage for key, stage in stages.items() if isinstance(stage, Scores)}
+
+
+def seed_results(sweep: SweepRecord, records: Mapping[str, Record]) -> list[SeedResults]:
+    """Return the results of every cell and seed with scores of all folds, in sweep order."""
+    scores = scores_of(sweep, records)
+    return [
+        SeedResults(
+            cell=cell,
+            seed=seed,
+            trials=trials,
+            scores=scores[trials[0].key],
+            results=means_over_folds([records[trial.key].results for trial in trials]),
+        )
+        for (cell, seed), trials in with_all_folds(sweep.trials, scores).items()
+    ]
+
+
+def means_over_folds(folds: Sequence[Mapping[str, Json]]) -> dict[str, float | None]:
+    """Return the numeric results of one seed as means over folds; None if a fold has none."""
+    named = [name for name, value in folds[0].items() if value is None or as_number(value) is not None]
+    return {name: mean_of_all(as_number(results.get(name)) for results in folds) for name in named}
+
+
+def lead_tasks(seeds: Sequence[SeedResults]) -> tuple[str, Sequence[str]]:
+    """Return the name of a sweep's leading column and the tasks it averages: those of the report's first table, or one task."""
+    for name, kind in TASK_KINDS.items():
+        tasks = list(dict.fromkeys(task for one in seeds for task in one.tasks(name)))
+        if tasks:
+            return (f"average of {name}", tasks) if has_average(tasks) and not kind.measures_in_table else (tasks[0], tasks[:1])
+    return "", ()
+
+
+def has_average(tasks: Iterable[str]) -> bool:
+    """Return whether these tasks, all of one kind, get an average: if there are at least two."""
+    return len(set(tasks)) > 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellFacts:
+    """Training and scores stage of a cell's first trial, from their records.
+
+    Args:
+        train: None if nothing was trained, or its record is gone; its inputs may be `MissingStage`.
+    """
+
+    train: Train | None = None
+    scores: Scores | None = None
+
+    @property
+    def untouched(self) -> EncoderSpec | None:
+        """The encoder that was scored untrained; None: trained, or a lexical baseline."""
+        return self.scores.encoder if self.scores is not None and isinstance(self.scores.encoder, EncoderSpec) else None
+
+    @property
+    def is_as_it_is(self) -> bool:
+        """Whether a complete pretrained checkpoint was scored by plain cosine."""
+        encoder = self.untouched
+        return encoder is not None and encoder.initialization == "pretrained" and encoder.layers is None and self.view == View()
+
+    @property
+    def view(self) -> View:
+        """How embeddings are scored (dropped channels, relations …)."""
+        return View() if self.scores is None else self.scores.view
+
+    @property
+    def objective(self) -> str | None:
+        return None if self.train is None else self.train.objective.name
+
+    @property
+    def phis(self) -> tuple[float, ...]:
+        """φ of the entropy encoders that fill its banks; without banks, of the training itself."""
+        if self.train is None:
+            return ()
+        known = [bank.encoder for bank in self.train.banks if isinstance(bank, Bank) and isinstance(bank.encoder, Train)]
+        objectives = [encoder.objective for encoder in known] if self.train.banks else [self.train.objective]
+        return tuple(phi for one in objectives if not isinstance(one, Sum) and (phi := phi_of(one)) is not None)
+
+    @property
+    def num_regulators(self) -> int:
+        """Number of regulators of all banks together."""
+        return 0 if self.train is None else len(self.phis) * sum(term.regulators_per_bank for term in terms_of(self.train.objective))
+
+    @property
+    def without_bank(self) -> str | None:
+        """Name of its objective without regulators; None if there is none."""
+        objective = None if self.train is None or isinstance(self.train.objective, Sum) else self.train.objective.without_bank
+        return None if objective is None else objective.model_fields["name"].default
+
+    @property
+    def batch_size(self) -> int | None:
+        return None if self.train is None else self.train.training.batch_size
+
+    @property
+    def regularizers(self) -> Regularizers | None:
+        return None if self.train is None else self.train.regularizers
+
+    @property
+    def attention_dropout(self) -> float | None:
+        return None if self.train is None else self.train.regularizers.attention_dropout
+
+    @property
+    def drophead(self) -> float:
+        return 0.0 if self.train is None else self.train.regularizers.drophead
+
+    @property
+    def corpus(self) -> CorpusStage | None:
+        """Training corpus; None: untouched, or its record is gone."""
+        return self.train.corpus if self.train is not None and isinstance(self.train.corpus, CorpusStage) else None
+
+    @property
+    def source(self) -> str | None:
+        """First source of its corpus."""
+        return None if self.corpus is None else self.corpus.sources[0].source
+
+    @property
+    def chosen_on_test(self) -> tuple[str, ...]:
+        """Tasks that chose the weights and are also scored."""
+        return () if self.train is None or self.scores is None else chosen_and_scored(self.train.selection, self.scores.tasks)
+
+    @property
+    def flattered(self) -> str:
+        """What was chosen by test sets that are scored, in words; "" for nothing."""
+        if self.train is None:
+            return ""
+        parts = (
+            f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored" if self.chosen_on_test else "",
+            "relation chosen by the test" if self.view.relations is not None and self.view.relations.combine == "best" else "",
+        )
+        return "; ".join(part for part in parts if part)
+
+    @property
+    def line(self) -> str:
+        """What a reader must know to compare a row with a printed one; "" for lexical baselines."""
+        encoder = self.untouched if self.train is None else self.train.encoder
+        if encoder is None:
+            return ""
+        view = tuple(_scored_by(self.view))
+        if self.train is None:
+            return ", ".join((*_encoder(encoder), *view))
+        training = self.train.training
+        further = (*_unlike_defaults(self.train.regularizers), *view, *self._beginning(), self._selected_by, self.flattered)
+        parts = (*_encoder(encoder), f"batch {training.batch_size}", f"epochs {training.epochs}", *self._chosen(), *further)
+        return ", ".join(part for part in parts if part)
+
+    @property
+    def _selected_by(self) -> str:
+        """How the weights of a training were chosen."""
+        if self.train is None or self.train.selection is None:
+            return "last weights"
+        return f"selected on {self.train.selection.name}"
+
+    def _beginning(self) -> Iterator[str]:
+        """The training that it continues, and whether the encoder stays frozen."""
+        if self.train is not None and self.train.start is not None:
+            before = self.train.start
+            yield f"after {before.objective.name}" if isinstance(before, Train) else "after another training"
+        if self.train is not None and self.train.training.freeze_encoder:
+            yield "encoder frozen"
+
+    def _chosen(self) -> Iterator[str]:
+        """Fields of corpus and objective that differ from their defaults (mostly the values of the papers)."""
+        assert self.train is not None
+        if self.corpus is not None:
+            yield from _unlike_defaults(self.corpus)
+        objective = self.train.objective
+        if not isinstance(objective, Sum):
+            yield from _unlike_defaults(objective)
+            return
+        for term in objective.terms:
+            yield f"{term.objective.name} weight {term.weight:g}"
+            yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
+
+
+def _encoder(encoder: EncoderSpec) -> Iterator[str]:
+    """Checkpoint, initialization, layers and pooling."""
+    yield encoder.checkpoint.rpartition("/")[2]
+    yield from ("random weights",) if encoder.initialization == "random" else ()
+    yield from (f"layers {encoder.layers}",) if encoder.layers is not None else ()
+    yield encoder.pooling
+
+
+def _scored_by(view: View) -> Iterator[str]:
+    """How embeddings are scored, if not by plain cosine; without the weights of relations."""
+    yield from _unlike_defaults(view)
+    if isinstance(view.channels, tuple):
+        yield f"channels {view.channels[0]} to {view.channels[1]}"
+    yield from _unlike_defaults(view.relations) if view.relations is not None else ()
+
+
+def _unlike_defaults(value: Frozen) -> Iterator[str]:
+    """Numbers, words and switches that differ from their defaults, in words."""
+    for name, info in type(value).model_fields.items():
+        found = getattr(value, name)
+        if value.follows(name) or info.is_required() or found == info.default or not isinstance(found, str | int | float):
+            continue
+        said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)
+        yield f"{name.removeprefix('num_').replace('_', ' ')} {said}"
+
+
+def cell_facts(trial: TrialRecord, records: Mapping[str, Record]) -> CellFacts:
+    """Read the facts from a trial's records."""
+    train, scores = restored(trial.train, records), restored(trial.key, records)
+    return CellFacts(train=train if isinstance(train, Train) else None, scores=scores if isinstance(scores, Scores) else None)

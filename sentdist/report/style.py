@@ -1,7 +1,8 @@
-"""How figures look: quiet axes, one way of saving."""
+"""Style figures, draw them to SVG and PNG with their numbers as CSV, and embed them in HTML."""
 
 from __future__ import annotations
 
+import html
 import io
 import re
 import textwrap
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -20,8 +22,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.text import Text
 
 from sentdist.errors import DataError
-from sentdist.palette import colors_of
-from sentdist.table_text import csv_text
+from sentdist.text import colors_of, csv_text
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
 INK, MUTED, FAINT, GRID = "#1b1f24", "#57606a", "#afb8c1", "#e7eaee"
@@ -64,9 +65,12 @@ RC: dict[Any, object] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Drawing:
-    """One figure, ready to store: `name` is its file name without ending, `caption` a sentence, `table` its numbers as CSV.
+    """One figure, ready to store.
 
-    hover: id of a group of marks in the SVG -> what a page says when the mouse rests on each of them; the files are without it.
+    Args:
+        name: file name without suffix.
+        table: its numbers as CSV.
+        hover: id of a group of marks in the SVG -> tooltip of each mark on an HTML page; files have none.
     """
 
     name: str
@@ -79,7 +83,7 @@ class Drawing:
 
 @dataclass(frozen=True, kw_only=True)
 class SystemStyle:
-    """How a system is drawn."""
+    """Colour and marker of a system."""
 
     color: str
     marker: str
@@ -89,7 +93,7 @@ SystemStyles = Mapping[str, SystemStyle]
 
 
 def styles_of(labels: Iterable[str]) -> SystemStyles:
-    """A style for each system by its place; a report makes them once, so that a system looks alike in all its figures."""
+    """Return a style per system by position; a report calls it once, so that a system looks the same in all figures."""
     return {
         label: SystemStyle(color=color, marker=MARKERS[place % len(MARKERS)])
         for place, (label, color) in enumerate(colors_of(labels).items())
@@ -97,33 +101,33 @@ def styles_of(labels: Iterable[str]) -> SystemStyles:
 
 
 def check_drawable(points: Sized, figure: str) -> None:
-    """DataError for a figure of nothing."""
+    """Raise DataError if a figure has no points."""
     if not points:
         raise DataError(where=figure, found="nothing to draw", expected="at least one point", remedy="Leave the figure out of this report.")
 
 
 @contextmanager
 def house_style() -> Iterator[None]:
-    """matplotlib's settings for the figures drawn inside; nothing global is left changed."""
+    """Apply matplotlib's settings to the figures drawn inside, then restore the global ones."""
     with matplotlib.rc_context(RC):
         yield
 
 
 def canvas(*, width: float, height: float, rows: int = 1, columns: int = 1, sharex: bool = False) -> tuple[Figure, list[Axes]]:
-    """A figure of so many inches with rows × columns axes, in reading order; needs no display and no pyplot state."""
+    """Return a figure (size in inches) with rows × columns axes in reading order; needs no display and no pyplot state."""
     figure = Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
     axes = figure.subplots(rows, columns, squeeze=False, sharex=sharex)
     return figure, list(axes.flat)
 
 
 def quiet(axes: Axes, *, grid: str = "y") -> None:
-    """Horizontal (or vertical) guide lines only, and no spine where they lead."""
+    """Draw only horizontal (or vertical) guide lines, without the spine that they end at."""
     axes.grid(visible=True, axis=grid)  # type: ignore[arg-type]
     axes.spines["left" if grid == "y" else "bottom"].set_visible(False)
 
 
 def legend_columns(names: Sequence[str], *, width_in: float, at_most: int = 3) -> int:
-    """As many columns as the longest name leaves room for: a letter of the legend's 8.5 points takes 0.075 inches, a handle 0.6."""
+    """Return how many columns of a legend fit: a character of 8.5 points takes 0.075 inches, a handle 0.6."""
     needed = 0.6 + 0.075 * max(map(len, names), default=0)
     return max(1, min(at_most, len(names), int(width_in / needed)))
 
@@ -132,30 +136,30 @@ TITLE_LINE_IN = 0.16  # inches that a further line of a panel's title takes
 
 
 def in_lines(text: str, *, height_in: float) -> str:
-    """The words of an upright axis in as many lines as its height asks for: a letter of 9 points takes 0.078 inches."""
+    """Wrap the label of a vertical axis to its height: a character of 9 points takes 0.078 inches."""
     return textwrap.fill(text.replace(" × ", "\u00a0×\u00a0"), max(12, int(height_in / 0.078)))
 
 
 def break_titles(figure: Figure, titles: Sequence[Text]) -> None:
-    """Break titles that are wider than their panels into lines, and make the figure higher by what the longest of each row take."""
+    """Wrap titles that are wider than their panels, and enlarge the figure by the additional lines of each row."""
     for title in titles:
-        title.set_visible(False)  # or panels would make room for all of it
+        title.set_visible(False)  # else panels would make room for the whole title
     figure.set_dpi(DOTS_AN_INCH)  # as it is saved
-    figure.draw_without_rendering()  # a panel is as wide as the words beside it leave
+    figure.draw_without_rendering()  # computes the widths of panels
     most_lines: dict[float, int] = {}
     for title in titles:
         title.set_visible(True)
         axes, width = title.axes, title.get_window_extent().width
         assert axes is not None, "a title of a panel"
         room, row = axes.get_window_extent().width, round(axes.get_position().y0, 3)
-        if width > room:  # letters differ in width: a tenth is left
+        if width > room:  # characters differ in width: 10 % margin
             title.set_text(_in_pieces(title.get_text(), max(8, int(0.9 * room / width * len(title.get_text())))))
         most_lines[row] = max(most_lines.get(row, 1), title.get_text().count("\n") + 1)
     figure.set_figheight(figure.get_figheight() + TITLE_LINE_IN * sum(number - 1 for number in most_lines.values()))
 
 
 def _in_pieces(name: str, letters: int) -> str:
-    """Break a name into lines of at most `letters` letters, behind hyphens and colons where possible."""
+    """Break a name into lines of at most `letters` characters, after hyphens and colons if possible."""
     lines = [""]
     for piece in re.split(r"(?<=[-_:+ ])", name):
         for part in textwrap.wrap(piece, letters, break_on_hyphens=False) if len(piece) > letters else [piece]:
@@ -173,13 +177,15 @@ def save(
     hover: Mapping[str, Sequence[str]] | None = None,
     below: Text | None = None,
 ) -> Drawing:
-    """Render to SVG and PNG, with no date inside.
+    """Render a figure to SVG and PNG, without dates.
 
-    header, records: of the table beside it; None is an empty cell. below: words under an axis, which take several lines where one runs out
-    of the figure.
+    Args:
+        header: columns of its table, `records`: rows; None is an empty cell.
+        hover: see `Drawing`.
+        below: label below an axis, wrapped if it is wider than the figure.
     """
     svg, raster = io.StringIO(), FigureCanvasAgg(figure)
-    figure.set_dpi(DOTS_AN_INCH)  # of small letters drawn with fewer dots, the widths are wrong by a twentieth
+    figure.set_dpi(DOTS_AN_INCH)  # with fewer dots the widths of small characters are wrong by 5 %
     figure.set_facecolor("white")
     _place(figure, below)
     figure.set_layout_engine("none")
@@ -190,7 +196,7 @@ def save(
 
 
 def _place(figure: Figure, below: Text | None) -> None:
-    """Give all parts their places, once for both formats; `savefig` would do it for each."""
+    """Lay out all parts once for both formats; `savefig` would do it for each."""
     layout = figure.get_layout_engine()
     assert layout is not None  # canvas gives one
     layout.execute(figure)
@@ -209,14 +215,37 @@ def _in_table(value: object) -> object:
 
 
 def _break_where_cut(words: Text, width: float) -> bool:
-    """Break words into lines if they run out of a figure of this width; whether they did.
+    """Wrap a text that is wider than the figure; return whether it was.
 
-    matplotlib's own `wrap` takes a $ for the beginning of a formula.
+    matplotlib's `wrap` would read a $ as the start of a formula.
     """
     box = words.get_window_extent()
     if box.x0 >= 0 and box.x1 <= width:
         return False
     middle = (box.x0 + box.x1) / 2
-    share = 1.9 * min(middle, width - middle) / box.width  # letters differ in width: a twentieth is left
+    share = 1.9 * min(middle, width - middle) / box.width  # characters differ in width: 5 % margin
     words.set_text(textwrap.fill(words.get_text(), max(12, int(share * len(words.get_text())))))
     return True
+
+
+def inline_svg(drawing: Drawing) -> Markup:
+    """Return the `<svg>` of a drawing with tooltips; ids get the figure's name as prefix, since several figures share a page."""
+    svg = drawing.svg[drawing.svg.index("<svg") :]
+    for group, texts in drawing.hover.items():
+        svg = _with_titles(svg, group, texts)
+    svg = re.sub(r'(\bid="|href="#|url\(#)', lambda found: f"{found[1]}{drawing.name}-", svg)
+    opening = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img"'
+    label = html.escape(drawing.caption)
+    return Markup(
+        re.sub(r'<svg [^>]*?(viewBox="[^"]+")[^>]*>', lambda found: f'<svg {found[1]} {opening} aria-label="{label}">', svg, count=1)
+    )
+
+
+def _with_titles(svg: str, group: str, texts: Sequence[str]) -> str:
+    """Add a title (browsers show it as tooltip) to each mark of a group, a `<use/>` in drawing order."""
+    start = svg.index(f'<g id="{group}"')
+    head, marks = svg[:start], svg[start:]
+    for text in texts:
+        before, mark, marks = re.split(r"(<use [^>]*?)/>", marks, maxsplit=1)
+        head += f"{before}{mark}><title>{html.escape(text)}</title></use>"
+    return head + marks

@@ -1,4 +1,4 @@
-"""Which figures a sweep has numbers for, and what each of them is drawn from."""
+"""Choose the figures that a sweep has numbers for, and collect the numbers of each."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.palette import PALETTE
-from sentdist.plan.measures import mean_of
-from sentdist.plan.own_tasks import OWN, kind_of_rows
 from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.task_names import named_task, task_names
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.cloud import cloud_drawings
-from sentdist.report.columns import AVERAGE
-from sentdist.report.cost import cost_plot, costs, work_unit
-from sentdist.report.figures import LearningCurve, heat_map, learning_curves, regulators_curve
-from sentdist.report.forest import forest_plot, task_forest
+from sentdist.plan.task_kinds import TASK_KINDS, mean_of
+from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.embedding_figures import cloud_drawings
+from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve, task_forest
+from sentdist.report.method_figures import (
+    ThresholdCell,
+    loss_shapes,
+    probe_drawings,
+    relation_drawings,
+    relations_alone,
+    threshold_surfaces,
+)
 from sentdist.report.page_head import column_words
-from sentdist.report.paper import tables_of
 from sentdist.report.papers.sts_regression import regression_facts
-from sentdist.report.probes import probe_drawings
-from sentdist.report.relations import relation_drawings
-from sentdist.report.score_rows import ResultRow
+from sentdist.report.printed import tables_of
+from sentdist.report.score_rows import CellFacts, ResultRow
+from sentdist.report.selection import cost_plot, costs, work_unit
 from sentdist.report.style import Drawing, SystemStyles, styles_of
-from sentdist.report.sweep_rows import SweepRows, table_rows
+from sentdist.report.sweep_rows import RELATION, SweepRows, table_rows
 from sentdist.report.tables import ResultTable
-from sentdist.report.thresholds import ThresholdCell, loss_shapes, threshold_surfaces
-from sentdist.report.useb import RELATION
-from sentdist.report.useb_figure import relations_alone
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
+from sentdist.text import PALETTE
 
-FIRST_FIGURES = ("differences", "learning")  # of a page; what else is drawn is folded away
-LEAST_CELLS = 4  # of a heat map; fewer are a table
+FIRST_FIGURES = ("differences", "learning")  # shown on the page; all others are folded away
+LEAST_CELLS = 4  # of a heat map; fewer cells are not drawn
 Spot = TypeVar("Spot")
 Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 
@@ -44,7 +43,7 @@ Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 def sweep_drawings(
     sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, scored: SweepRows, tables: list[ResultTable]
 ) -> Iterator[Drawing]:
-    """All figures for which the sweep has numbers."""
+    """Yield all figures for which the sweep has numbers."""
     headline = tables[0]
     unit = score_unit(headline)
     rows = next(table_rows(scored)).rows
@@ -84,12 +83,12 @@ def sweep_drawings(
 
 
 def score_unit(table: ResultTable) -> str:
-    """What the leading column of a table is a number of, as axes tell it."""
+    """Return the label of axes that show the leading column of a table."""
     return f"{column_words(table)} ({table.unit})"
 
 
 def dev_unit(recipe: Mapping[str, Json]) -> str:
-    """The dev score of a recipe, as axes tell it: its tasks, and the measures of their kinds."""
+    """Return the label of axes that show the dev score of a recipe: its tasks and their measures."""
     selection = recipe.get("selection")
     if not isinstance(selection, dict):
         return "dev score"
@@ -107,7 +106,7 @@ def _kind(task: str, recipe: Mapping[str, Json]) -> str:
 
 
 def _task_forest(table: ResultTable) -> Iterator[Drawing]:
-    """Every row's comparison with its reference on every task, where there are several."""
+    """The comparison of each row with its reference on each task, if there are several tasks."""
     tasks = [column for column in table.columns if column != AVERAGE]
     differences = {
         one.system: {task: found for task in tasks if (found := one.differences.get(task)) is not None}
@@ -121,20 +120,19 @@ def _task_forest(table: ResultTable) -> Iterator[Drawing]:
 
 
 def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:
-    """Cells in the order in which pictures with room for a few take them: untouched encoders, the baseline, then the best."""
+    """Cells in the order of preference for figures with limited room: untouched encoders, the baseline, then the best."""
     means = {label: sum(values) / len(values) for label, values in scores.items()}
     return sorted(scores, key=lambda label: (facts[label].objective is not None, label != baseline, -means[label]))
 
 
 def _styles(sweep: SweepRecord, systems: Sequence[str]) -> SystemStyles:
-    """One style a cell, for all figures: in the order of the sweep, as MLflow has its colours; where there are more cells than colours,
-    those that pictures show first have each their own."""
+    """One style per cell for all figures: in the order of the sweep, as in MLflow; if colours are too few, `systems` come first."""
     cells = list(dict.fromkeys(trial.cell for trial in sweep.trials))
     return styles_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 
 
 def _readable(curves: list[LearningCurve], systems: Sequence[str]) -> list[LearningCurve]:
-    """As many curves as there are colours: those of the systems that are shown first."""
+    """As many curves as there are colours, of the first systems."""
     drawn = {curve.label for curve in curves}
     shown = [label for label in systems if label in drawn][: len(PALETTE)]
     return [curve for curve in curves if curve.label in shown] or curves
@@ -143,8 +141,8 @@ def _readable(curves: list[LearningCurve], systems: Sequence[str]) -> list[Learn
 def _regulators(
     rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str, *, paper: Mapping[int, float] | None
 ) -> Iterator[Drawing]:
-    """Score against the number of regulators, of the objective, batch size and dropouts that have most numbers; the point at 0 is what
-    that objective is without any: of RCL Eq. 1."""
+    """Score against the number of regulators, for the objective, batch size and dropouts with the most rows; the point at 0 is that
+    objective without regulators (of RCL: Eq. 1)."""
     regulated = [known for row in rows if _is_regulated(known := facts[row.label])]
     if not regulated:
         return
@@ -160,7 +158,7 @@ def _regulators(
 
 
 def _is_regulated(facts: CellFacts) -> bool:
-    """Whether it was trained with regulators that its objective might as well do without."""
+    """Whether it was trained with regulators, and its objective also exists without them."""
     return facts.without_bank is not None and facts.num_regulators > 0
 
 
@@ -180,7 +178,7 @@ def _grid(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], 
 
 
 def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> dict[Spot, list[float]]:
-    """The scores at each place of a figure; none at all where a place stands for several cells, whose scores are not those of seeds."""
+    """The scores at each place of a figure; {} if a place has several cells, since their scores are not those of seeds."""
     if any(len({row.label for row in there}) > 1 for there in places.values()):
         return {}
     found = {place: [mean for row in there if (mean := score(row)) is not None] for place, there in places.items()}
@@ -188,7 +186,7 @@ def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> di
 
 
 def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
-    """Score over slope and threshold, a figure for each method that has a grid of them."""
+    """Score over slope and threshold, a figure for each method that has a grid of both."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
         regression, mean = regression_facts(facts[row.label]), score(row)

@@ -1,4 +1,4 @@
-"""The report of a sweep: a function of its records, as Markdown, HTML, tables and figures in one folder."""
+"""Build the report of a sweep or search from its records: Markdown, HTML, CSV tables and figures in one folder."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from sentdist.citation import Citation
 from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
 from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
-from sentdist.report.block import Block
-from sentdist.report.cell_text import test_columns, tests_of
+from sentdist.report.citations import works_of_sweep
+from sentdist.report.comparisons import GridBaseline
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
+from sentdist.report.method_figures import LINK_HEADER, link_table
 from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
-from sentdist.report.paper import tables_of
-from sentdist.report.references import GridBaseline
-from sentdist.report.relations import LINK_HEADER, link_table
+from sentdist.report.printed import SideBySide, tables_of
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search.blocks import search_part
 from sentdist.report.search.facts import SearchFacts, search_facts
@@ -31,34 +29,36 @@ from sentdist.report.selection import (
     selection_rows,
     selection_sentence,
 )
-from sentdist.report.side_by_side import SideBySide
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import FIRST_FIGURES, dev_unit, sweep_drawings
 from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
-from sentdist.report.table_csv import comparisons_to_csv, to_csv
-from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.templating import render
-from sentdist.report.works import works_of_sweep
-from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline
-from sentdist.store.confirmation import confirmed_name
-from sentdist.store.record import Record
-from sentdist.store.restored import not_understood
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, test_columns, tests_of, to_csv
+from sentdist.report.templating import Block, render
+from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline, confirmed_name
+from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
+from sentdist.text import Citation
 
 STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
 GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
 LINK_NOTE = (
-    "Where the true tail of a (head, relation) stands among held-out tails, other true ones left out, ties at their "
+    "Rank of the true tail of a (head, relation) among held-out tails, without other true tails, ties at their "
     "mean rank; × 100, means over seeds."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPage:
-    """What the templates of a sweep or search show. lead: sentences on what was found; about: the question. first: before the tables;
-    details: folded away below tables and figures."""
+    """The values that the templates of a sweep or search use.
+
+    Args:
+        lead: sentences on the findings.
+        about: the question that the sweep asks.
+        first: blocks before the tables.
+        details: blocks below tables and figures, folded away.
+    """
 
     title: str
     lead: tuple[str, ...]
@@ -75,8 +75,12 @@ class SweepPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """A report in memory: its page, its text, and the files beside them (name -> content). lead: what was found, a sentence a line.
-    rests_on: the seeds and test items behind it; "" where there are none."""
+    """A report in memory: HTML page, Markdown text and further files (name -> content).
+
+    Args:
+        lead: the findings, one sentence per line.
+        rests_on: number of seeds and test items that the findings rest on; "" if there are none.
+    """
 
     name: str
     lead: str
@@ -86,7 +90,7 @@ class Report:
     files: dict[str, str | bytes] = field(repr=False)  # megabytes, which a notebook would show
 
     def write(self, folder: str | Path) -> Path:
-        """Write everything into a local folder; returns the path of the page."""
+        """Write all files to a local folder and return the path of the page."""
         folder = Path(folder).expanduser()
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in {"report.md": self.markdown, "report.html": self.html, **self.files}.items():
@@ -95,12 +99,13 @@ class Report:
 
 
 def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | None = None) -> Report:
-    """Build the report of a sweep or search from what is in the store.
+    """Build the report of a sweep or search from the records in the store.
 
-    links: pages of a tracker that show the same, by name.
+    Args:
+        links: name -> URL of pages of the tracker on the same sweep.
 
     Raises:
-        StoreError: no such sweep, or none of its trials is finished.
+        StoreError: unknown sweep, or no finished trial.
     """
     search_record = find_search(store, name)
     if search_record is not None and name not in sweep_names(store):
@@ -117,16 +122,16 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         )
     leaks = sweep_leaks(sweep, store, records)
     baseline = _chosen_baseline(sweep, records) if search is None else search.chosen_cell(sweep.baseline)
-    grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search: with what dev chose, wherever it stands
+    grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search are compared with the one that dev chose
     tables = list(result_tables(sweep, scored, leaks, baseline=baseline, grid=grid))
     if search is None:
         fresh = _confirmed(store, sweep)
-        lead, behind = _found(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
+        lead, basis = _found(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
         part = None
         chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
         part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
-        lead, behind = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
+        lead, basis = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
     drawings = list(sweep_drawings(sweep, store, records, scored=scored, tables=tables))
     used = citations.cite([*works_of_sweep(scored, records, tables), *(part.works if part else ())])
     page = SweepPage(
@@ -151,11 +156,11 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         recipe=recipe_text(sweep.recipe),
         citations=tuple(used),
     )
-    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=behind)
+    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=basis)
 
 
 def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
-    """The tables of similarity beside those of the sweep's paper."""
+    """The STS tables beside those of the sweep's paper."""
     if sweep.paper is not None:
         for table in tables:
             if table.title == TASK_KINDS["sts"].table:
@@ -172,9 +177,9 @@ class _FirstTable:
 
 
 def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, ...], str]:
-    """What a sweep without a search found, in sentences, and what that rests on.
+    """Return the findings of a sweep without a search, in sentences, and what they rest on.
 
-    Of a row that dev chose among several cells fresh seeds speak, once some are scored. fresh: their sweep.
+    If dev chose the first row among several cells, the scores are those of fresh seeds, once some are there. fresh: their sweep.
     """
     rows = spoken_rows(scored.sweep, scored.table, scored.records)
     cells = challengers(scored.sweep, scored.records)
@@ -183,27 +188,22 @@ def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, .
         speaks, choice = fresh, [f"The settings were chosen on dev; these scores are of fresh seeds ({fresh.sweep.name})."]
     elif any(sum(cell.trials[0].method == row.method for cell in cells) > 1 for row in rows):
         choice = [
-            "The settings were chosen on dev with the same seeds, which flatters them; `confirm_seeds: N` in the recipe adds new seeds."
+            "The settings were chosen on dev with the same seeds, which favours them; `confirm_seeds: N` in the recipe adds new seeds."
         ]
     said = finding(speaks.sweep, speaks.table, speaks.records) or [scored.sweep.about]
-    behind = spoken_rows(speaks.sweep, speaks.table, speaks.records)
-    return (*said, *choice), rests_on(speaks.table, behind[0] if behind else None)
+    first = next(iter(spoken_rows(speaks.sweep, speaks.table, speaks.records)), None)
+    return (*said, *choice), rests_on(speaks.table, first)
 
 
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
-    """The report of a search of which no finalist is scored yet."""
+    """The report of a search without scored finalists."""
     record = facts.record
     part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
     used = citations.cite(part.works)
     page = SweepPage(
-        title=record.name,
-        lead=part.lead,
-        facts=part.facts,
-        first=part.first,
-        details=part.rest,
-        recipe=recipe_text(record.recipe),
+        title=record.name, lead=part.lead, facts=part.facts, first=part.first, details=part.rest, recipe=recipe_text(record.recipe),
         citations=tuple(used),
-    )
+    )  # fmt: skip
     return _report(page, {**part.files, "citations.bib": citations.to_bibtex(used)})
 
 
@@ -218,30 +218,24 @@ def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
 
 
 def result_tables(
-    sweep: SweepRecord,
-    scored: SweepRows,
-    leaks: SweepLeaks,
-    *,
-    baseline: str | None = None,
-    grid: GridBaseline | None = None,
+    sweep: SweepRecord, scored: SweepRows, leaks: SweepLeaks, *, baseline: str | None = None, grid: GridBaseline | None = None
 ) -> Iterator[ResultTable]:
-    """The tables of scores of a sweep.
+    """Yield the tables of scores of a sweep.
 
-    baseline: a cell; None: the first of the sweep's baseline. grid: to compare rows at equal points.
+    Args:
+        baseline: label of a cell; None: the first cell of the sweep's baseline.
+        grid: compare rows at equal grid points with this baseline.
     """
     baseline = baseline or next((trial.cell for trial in sweep.trials if trial.method == sweep.baseline), None)
     for one in table_rows(scored):
         yield build_table(
-            one,
-            baseline=_present(baseline, one.rows) if one.is_compared else None,
-            grid=grid if one.is_compared else None,
-            exploratory=scored.exploratory,
-            leaked=leaks.of_columns(one.columns, one.task_of),
-        )
+            one, baseline=_present(baseline, one.rows) if one.is_compared else None, grid=grid if one.is_compared else None,
+            exploratory=scored.exploratory, leaked=leaks.of_columns(one.columns, one.task_of),
+        )  # fmt: skip
 
 
 def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:
-    """The sweep of fresh seeds; None before one of its trials is finished."""
+    """The sweep of fresh seeds; None until one of its trials is finished."""
     if confirmed_name(sweep.name) not in sweep_names(store):
         return None
     fresh = load_sweep(store, confirmed_name(sweep.name))
@@ -252,7 +246,7 @@ def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:
 
 
 def _grid_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> GridBaseline | None:
-    """The sweep's baseline, as tables call it, and what dev says of all cells."""
+    """The sweep's baseline with its title, and all cells ranked by dev score."""
     if sweep.baseline is None:
         return None
     by_dev = tuple(cell.label for cell in cells_by_dev(sweep, records))
@@ -292,7 +286,7 @@ def _files(tables: list[ResultTable], drawings: list[Drawing], used: list[Citati
 
 
 def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
-    """What each kind of stage costs: mentioned by trials, different, finished, seconds of work, seconds spared by sharing."""
+    """The cost of each kind of stage, under STAGE_HEADER."""
     mentions = sweep.mentions
     rows = []
     for kind in dict.fromkeys(place.partition("/")[0] for place in sweep.places.values()):
@@ -327,7 +321,7 @@ def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[
 
 
 def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
-    """What stands below tables and figures."""
+    """The blocks below tables and figures."""
     if cells := chosen_cells(sweep, records, table):
         said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.lead), chosen))
         yield Block(title=SELECTION_TITLE, said=tuple(said), header=SELECTION_HEADER, rows=selection_rows(cells))
@@ -339,5 +333,5 @@ def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable,
     if links := link_table(sweep, records, printed=printed):
         yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
     other = not_understood(records)
-    unread = (f"Of another version, with fields that this one does not know; only times are read of {listed(other)}.",) if other else ()
+    unread = (f"Of another version, with fields that this one does not know, so only times are read: {listed(other)}.",) if other else ()
     yield Block(title="Stages", said=unread, header=STAGE_HEADER, rows=_stage_rows(sweep, records))

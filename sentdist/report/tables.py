@@ -1,27 +1,51 @@
-"""What a table of results says: scores over seeds, what differs from what, who is best, and the sentences below it."""
+"""Build result tables: scores over seeds, differences, best rows, notes; also the brief table, CSV files and lists of tests."""
 
 from __future__ import annotations
 
 import itertools
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sentdist.errors import DataError, counted
-from sentdist.evaluation.significance import BestRows, Difference, may_be_best
-from sentdist.evaluation.summary import Summary
+from sentdist.evaluation.significance import BestRows, Difference, Summary, may_be_best
+from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
-from sentdist.report.columns import AVERAGE, TableColumns, lead_column, table_columns
-from sentdist.report.comparisons import Comparison, compare, corrected, in_words
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.tasks import TASKS
+from sentdist.report.comparisons import (
+    AVERAGE,
+    SPEAKS_OF,
+    Comparison,
+    GridBaseline,
+    References,
+    TableColumns,
+    compare,
+    corrected,
+    in_words,
+    lead_column,
+    p_text,
+    references,
+    table_columns,
+)
 from sentdist.report.leaks import Leaked
-from sentdist.report.references import GridBaseline, References, references
-from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows
+from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows, lead_tasks, seed_results
+from sentdist.store.record import Record
+from sentdist.store.sweep import SweepRecord
+from sentdist.text import csv_text
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """One score of a table; summary None: not defined. standing: `best` of its column, `tied` with the best (it may be the best too: see
-    `may_be_best`), or neither; is_below_best: not tied because a test says so, rather than for want of one. leaked: what of the test
-    its training data hold; None where nothing was found, or leaks were not looked for."""
+    """One score of a table.
+
+    Args:
+        summary: over seeds; None: not defined.
+        standing: "best" of its column, "tied" with the best (see `may_be_best`), or "".
+        is_below_best: a test shows that it is below the best, rather than there being no test.
+        leaked: test items in the training data; None if none were found or leaks were not checked.
+    """
 
     summary: Summary | None
     interval: Interval | None
@@ -32,15 +56,19 @@ class Cell:
 
     @property
     def sd(self) -> float | None:
-        """Over seeds, as shown. None where all seeds gave one score and there is no interval: ± 0.00 alone would look certain."""
+        """Standard deviation over seeds, as shown; None if all seeds have one score and there is no interval: ± 0.00 would look certain."""
         sd = None if self.summary is None else self.summary.sd
         return None if sd is None or (self.interval is None and f"{sd:.2f}" == "0.00") else sd
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One system of a table; `cells` has the tasks and, where asked for, the average. exploratory: why it is no evidence; "" if it is.
-    reference: the row it is compared with, where a table's rows have several."""
+    """One system of a table; `cells` has the tasks and, if wanted, the average.
+
+    Args:
+        exploratory: why it is no evidence; "" if it is.
+        reference: the row it is compared with, if a table has several references.
+    """
 
     label: str
     method: str
@@ -55,8 +83,13 @@ class Line:
 
 @dataclass(frozen=True, kw_only=True)
 class ResultTable:
-    """An aggregated table. `unit` names the score; `notes` explain the marks. baseline: the reference of all rows; in a grid of those that
-    have none at their own point. num_items: test items of each column that has some. of_task: the one task whose measures the columns are.
+    """An aggregated table.
+
+    Args:
+        unit: name of the score; `notes` explain the marks.
+        baseline: reference of all rows, or in a grid of the rows without a reference at their own point.
+        num_items: column -> number of test items.
+        of_task: the task whose measures are the columns; "" for several tasks.
     """
 
     title: str
@@ -72,36 +105,36 @@ class ResultTable:
 
     @property
     def lead(self) -> str:
-        """The column that speaks for the table."""
+        """The leading column of the table."""
         return lead_column(self.columns)
 
     def lead_score(self, row: ResultRow) -> float | None:
-        """What a row has in that column."""
+        """Return the score of a row in the leading column."""
         return row.scores.get(self.lead, row.mean(self.columns[:-1]) if self.lead == AVERAGE else None)
 
     @property
     def headings(self) -> tuple[str, ...]:
-        """The columns as they are printed: the measures of one task without its name, which the title says."""
+        """Titles of the columns; measures of one task without its name, which is in the table's title."""
         return tuple(column.removeprefix(f"{self.of_task}:") for column in self.columns)
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """How each row compares, in words."""
+        """A sentence per comparison."""
         chosen = (f"Of what dev chose: {self._said(one)}" for one in self._led("chosen"))
         return (*self.verdicts.values(), *chosen)
 
     @property
     def verdicts(self) -> Mapping[str, str]:
-        """Row -> how it compares with its reference in the lead column, in a sentence."""
+        """Row -> sentence that compares it with its reference in the lead column."""
         return {one.system: self._said(one) for one in self._led("baseline")}
 
     @property
     def num_tests(self) -> int:
-        """How many comparisons intervals and p are corrected for."""
+        """Number of comparisons for which intervals and p are corrected."""
         return sum(one.p is not None for pair in self.comparisons if pair.relation != "preceding" for one in pair.differences.values())
 
     def verdict(self, label: str) -> str:
-        """As `compared` has it, in a sentence; "" where it has nothing."""
+        """Return the comparison of `compared` as a sentence; "" if there is none."""
         found = self.compared(label)
         return "" if found is None else self._said(found)
 
@@ -109,17 +142,17 @@ class ResultTable:
         return [one for one in self.comparisons if one.relation == relation and self.lead in one.differences]
 
     def _said(self, found: Comparison) -> str:
-        """Of an untouched encoder and a trained row the trained one is spoken of."""
+        """The comparison as a sentence; its subject is the trained row if the other is an untouched encoder."""
         doubts = "; ".join(doubt for label in (found.system, found.other) if (doubt := self.line(label).exploratory))
         is_flipped = self.line(found.system).is_fixed and not self.line(found.other).is_fixed
         return in_words(found.flipped() if is_flipped else found, self.lead, exploratory=doubts)
 
     def line(self, label: str) -> Line:
-        """The line of one system."""
+        """Return the line of a system."""
         return next(line for line in self.lines if line.label == label)
 
     def compared(self, label: str) -> Comparison | None:
-        """How a system compares in the lead column: what dev chose with what it chose of the baseline's, else a row with its reference."""
+        """Return how a system compares in the lead column: the cell that dev chose with that of the baseline, else with its reference."""
         found = {one.relation: one for one in self.comparisons if one.system == label and self.lead in one.differences}
         return found.get("chosen", found.get("baseline"))
 
@@ -134,11 +167,16 @@ def build_table(
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    baseline: the label of the row that arrows refer to; with a `grid` they refer to the row at the same point of it, see `references`.
-    Rows that are compared are also tested each against the one above it, for the CSV.
-    exploratory: label -> why its rows are not all that were planned; fewer seeds than others have is found here. leaked: (label, column)
-    -> how much of the test its training data hold.
-    Raises DataError when the baseline is not among the rows, or a column is in none of them.
+    Compared rows are also tested against the row above, for the CSV.
+
+    Args:
+        baseline: label of the row that arrows refer to.
+        grid: arrows refer to the row at the same grid point, see `references`.
+        exploratory: label -> why rows are missing; rows with fewer seeds than others are found here.
+        leaked: (label, column) -> test items in its training data.
+
+    Raises:
+        DataError: the baseline is not among the rows, or no row has a column.
     """
     systems, tasks = group_rows(given.rows), given.columns
     _check(systems, tasks, baseline, given.title)
@@ -150,24 +188,18 @@ def build_table(
     to_baseline, to_chosen = _to_references(systems, rows_of, statistics, tasks)
     to_preceding = compare(systems, in_order, statistics, relation="preceding", tasks=tasks)
     made = ResultTable(
-        title=given.title,
-        unit=given.measure.unit,
-        columns=columns,
-        lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})),
-        baseline=baseline,
-        references=rows_of,
-        comparisons=(*to_baseline, *to_chosen, *to_preceding),
-        notes=(),
-        num_items=statistics.num_items,
+        title=given.title, unit=given.measure.unit, columns=columns,
+        lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})), baseline=baseline,
+        references=rows_of, comparisons=(*to_baseline, *to_chosen, *to_preceding), notes=(), num_items=statistics.num_items,
         of_task=given.of_task,
-    )
+    )  # fmt: skip
     return replace(made, notes=tuple(_notes(given, systems, statistics, rows_of, num_tests=made.num_tests, is_leaked=bool(leaked))))
 
 
 def _to_references(
     systems: Sequence[SystemRows], rows_of: References, statistics: TableColumns, tasks: Sequence[str]
 ) -> tuple[list[Comparison], list[Comparison]]:
-    """Rows with their references, and what dev chose with what it chose; p values are corrected over both together."""
+    """Compare rows with their references, and cells that dev chose with each other; p values are corrected over both together."""
     pairs = [*rows_of.of.items(), *rows_of.chosen.items()]
     compared = compare(systems, pairs, statistics, relation="baseline", tasks=tasks)
     end = len(rows_of.of)
@@ -175,7 +207,7 @@ def _to_references(
 
 
 def _doubts(systems: Sequence[SystemRows], given: Mapping[str, str]) -> dict[str, str]:
-    """label -> why it is exploratory: what was given, or fewer seeds than others have."""
+    """Label -> why it is exploratory: the given reason, or fewer seeds than others."""
     most = max((len(system.rows) for system in systems if not system.is_fixed), default=0)
     doubts = {}
     for system in systems:
@@ -227,16 +259,16 @@ def _lines(
 
 
 def _significantly_below(comparisons: Sequence[Comparison], name: str) -> frozenset[str]:
-    """Rows that an arrow in a column puts below another: those with ↓, and the reference of those with ↑."""
+    """Rows that an arrow in a column puts below another: rows with ↓, and references of rows with ↑."""
     found = [(one, one.differences[name]) for one in comparisons if name in one.differences and one.differences[name].is_significant]
     return frozenset(one.system if difference.difference < 0 else one.other for one, difference in found)
 
 
 def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> BestRows:
-    """`may_be_best`, with the rows that print the same as the best beside those that may be: one that cannot be tested is no worse.
+    """`may_be_best`, plus untested rows that print the same number as the best.
 
-    below: rows that the table's other correction distinguishes from a higher one. Either alone errs in 5 of 100 tables; a cell that is
-    said to be below another and perhaps the best of all would say nothing, so what one of them finds counts.
+    below: rows that the arrows put below another row. Each of the two corrections errs in 5 of 100 tables; a row that either of them finds
+    worse is not bold, because an arrow and bold print would contradict each other.
     """
     found = may_be_best(column, num_columns=num_columns)
     worse = found.worse | (below - {found.highest})
@@ -246,7 +278,7 @@ def _bold(column: Column, below: frozenset[str], *, num_columns: int) -> BestRow
 
 
 def _standing(label: str, best: BestRows | None) -> str:
-    """What a table says of a row: that it is the best, that it is tied with the best, or nothing."""
+    """Whether a row is "best", "tied" with the best, or neither ("")."""
     if best is None:
         return ""
     return "best" if label == best.highest else "tied" if label in best.tied else ""
@@ -255,7 +287,7 @@ def _standing(label: str, best: BestRows | None) -> str:
 def _notes(
     given: TableRows, systems: Sequence[SystemRows], statistics: TableColumns, rows_of: References, *, num_tests: int, is_leaked: bool
 ) -> list[str]:
-    """What stands small below a table: what its marks and numbers mean."""
+    """The notes below a table, on its marks and numbers."""
     seeds = sorted({len(system.rows) for system in systems if not system.is_fixed})
     spread = "" if seeds in ([], [1]) else f"; mean ± standard deviation over {_range(seeds)} seeds"
     notes = [f"{given.measure.unit[:1].upper()}{given.measure.unit[1:]}{spread}."]
@@ -279,21 +311,21 @@ def _notes(
             "No ± and no interval: all seeds score alike there; such a row cannot be tested, and is bold where it equals the best."
         )
     if 1 in seeds:
-        notes.append("One seed: what other seeds would give is not known, and intervals and p of such rows are about these encoders alone.")
+        notes.append("One seed: what other seeds would give is not known, and intervals and p of its rows are about these encoders alone.")
     notes += statistics.remarks
     if is_leaked:
         notes.append(
-            "Leaked: the test's pairs or queries that stand in the training data, as written or but for case and "
-            "punctuation; near: with small changes."
+            "Leaked: pairs or queries of the test that are in the training data, as written or except for case and "
+            "punctuation; nearly: with small changes."
         )
     incomplete = [system.label for system in systems if len(system.complete(given.columns)) < len(system.rows)]
     if incomplete and given.average:
-        notes.append(f"Some seed lacks a task, and is left out of the average: {', '.join(incomplete)}.")
+        notes.append(f"Left out of the average, since a seed lacks a task: {', '.join(incomplete)}.")
     return notes
 
 
 def _varied(statistics: TableColumns, *, has_seeds: bool) -> str:
-    """What the intervals of a table speak of; "" where it has none."""
+    """What the intervals of a table are over; "" if it has none."""
     if not has_seeds:
         return "other test items, with the same encoders" if statistics.has_items else ""
     return (
@@ -315,10 +347,161 @@ def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | 
     unknown = [task for task in tasks if task not in scored]
     if unknown:
         raise DataError(
-            where=f"table {title!r}: tasks", found=f"{unknown}, of which no row has a score", expected=f"some of {sorted(scored)}",
+            where=f"table {title!r}: tasks", found=f"{unknown}, for which no row has a score", expected=f"some of {sorted(scored)}",
             remedy="Check the spelling, or evaluate this task.",
         )  # fmt: skip
 
 
 def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"up to {numbers[-1]}"
+
+
+def mark(found: Difference | None) -> str:
+    """Return `↑` or `↓` if a difference from the baseline is significant over the whole table, else ""."""
+    return "" if found is None or not found.is_significant else "↑" if found.difference > 0 else "↓"
+
+
+def interval_text(interval: Interval | None) -> str:
+    """Return `[low, high]`, or "" for None."""
+    return "" if interval is None else f"[{interval.low:.2f}, {interval.high:.2f}]"
+
+
+def leaked_text(cell: Cell) -> str:
+    """Return the leaked items of a cell in words; "" if there are none."""
+    return "" if cell.leaked is None else cell.leaked.words
+
+
+TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "would be seen", "about")
+
+
+def test_columns(table: ResultTable) -> tuple[str, ...]:
+    """Return the titles of the columns of `tests_of`; with several references, including the reference ("from")."""
+    system, *rest = TEST_COLUMNS
+    return (system, "from", *rest) if table.references.own else TEST_COLUMNS
+
+
+def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
+    """Return a row per difference from a reference, under `test_columns`."""
+    found = [(one, row) for one in table.comparisons if one.relation != "preceding" for row in _tests(one)]
+    return [(row[0], one.other, *row[1:]) if table.references.own else row for one, row in found]
+
+
+def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
+    for column, found in comparison.differences.items():
+        if found.low is None or found.high is None or found.table_p is None:
+            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", f"not tested: {found.reason}"
+            continue
+        seen = "" if found.detectable is None else f"{found.detectable:.2f}"
+        interval = f"{found.low:+.2f} to {found.high:+.2f}"
+        p = p_text(found.table_p).removeprefix("= ")
+        yield comparison.system, column, f"{found.difference:+.2f}", interval, p, seen, SPEAKS_OF[found.about]
+    if (tasks := comparison.other_tasks) is not None:
+        mean, interval = f"{comparison.differences[AVERAGE].difference:+.2f}", f"{tasks.low:+.2f} to {tasks.high:+.2f}"
+        p = p_text(tasks.p).removeprefix("= ")
+        yield comparison.system, AVERAGE, mean, interval, p, "", "other tasks like these; not corrected"
+
+
+def tooltip(cell: Cell, line: Line) -> str:
+    """Return the tooltip of a cell: its interval, and its difference from the reference with p."""
+    parts = []
+    if cell.interval is not None:
+        parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
+    if (found := cell.against_baseline) is not None:
+        text = f"{found.difference:+.2f} against {line.reference or 'the baseline'}"
+        if found.low is not None and found.high is not None and found.table_p is not None:
+            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)}"
+        elif found.reason:
+            text += f" ({found.reason})"
+        parts.append(text)
+    return "; ".join(parts)
+
+
+def num_seeds(line: Line) -> str:
+    """Return the number of seeds of a row; `fixed` if nothing was trained."""
+    return "fixed" if line.is_fixed else str(line.num_seeds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BriefTable:
+    """Columns: number of seeds with scores of all folds, main score (× 100) of each task, the leading average if there is one; leaked
+    test items are noted beside a score."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def brief_table(
+    sweep: SweepRecord, records: Mapping[str, Record], *, leaked: Mapping[tuple[str, str], Leaked] = MappingProxyType({})
+) -> BriefTable:
+    """Build a table with a row per cell (method and grid values) over its seeds, each the mean of its folds, in sweep order.
+
+    Args:
+        leaked: (cell, task) -> test items in its training data.
+    """
+    seeds = seed_results(sweep, records)
+    named = dict.fromkeys(task for one in seeds for kind in TASK_KINDS for task in one.tasks(kind))
+    tasks = [*(task for task in TASKS if task in named), *(task for task in named if task not in TASKS)]
+    lead, averaged = lead_tasks(seeds)
+    average = (lead,) if len(averaged) > 1 else ()
+    rows = []
+    for cell in sweep.cells:
+        found = [one.results for one in seeds if one.cell == cell]
+        values = [[results.get(task) for results in found] for task in tasks]
+        if average:
+            values.append([mean_of_all(results.get(task) for task in averaged) for results in found])
+        leaks = [leaked.get((cell, task)) for task in (*tasks, *average)]
+        shown = (spread if leak is None else f"{spread}, {leak.words}" for spread, leak in zip(map(_spread, values), leaks, strict=True))
+        rows.append((cell, str(len(found)), *shown))
+    return BriefTable(columns=("system", "n", *tasks, *average), rows=tuple(rows))
+
+
+def _spread(values: list[float | None]) -> str:
+    """Mean ± deviation over the seeds with a score; no deviation if it is 0, since ± 0.00 would look certain."""
+    defined = [value for value in values if value is not None]
+    if not defined:
+        return "–"
+    mean, deviation = f"{statistics.mean(defined):.2f}", f"{statistics.stdev(defined) if len(defined) > 1 else 0.0:.2f}"
+    return mean if deviation == "0.00" else f"{mean} ± {deviation}"
+
+
+def to_csv(table: ResultTable) -> str:
+    """Return a CSV with a line per system: for each column mean, sd, 95 % interval and what it is over, number of leaked test items."""
+    params = sorted({name for line in table.lines for name in line.params})
+    parts = ("mean", "sd", "low", "high", "interval over", "items leaked")
+    named = (f"{column} {part}" for column in table.columns for part in parts)
+    rows: list[list[object]] = [["label", "method", *params, "num_seeds", "is_fixed", "exploratory", *named]]
+    for line in table.lines:
+        at = (line.params.get(name, "") for name in params)
+        values: list[object] = [line.label, line.method, *at, line.num_seeds, line.is_fixed, line.exploratory]
+        for column in table.columns:
+            cell = line.cells[column]
+            summary, interval = cell.summary, cell.interval
+            values += ["" if summary is None else _number(summary.mean), "" if summary is None else _number(summary.sd)]
+            values += ["", "", ""] if interval is None else [_number(interval.low), _number(interval.high), interval.about]
+            values += ["" if cell.leaked is None else str(cell.leaked.num_leaked)]
+        rows.append(values)
+    return csv_text(rows)
+
+
+COMPARED = (
+    "system", "against", "relation", "task", "speaks of", "difference", "low", "high", "p over table", "p alone", "detectable", "reason",
+)  # fmt: skip
+
+
+def comparisons_to_csv(table: ResultTable) -> str:
+    """Return a CSV with a line per difference: interval and p corrected over its relation in the table (`chosen` together with `baseline`),
+    uncorrected p, detectable difference."""
+    rows: list[Sequence[str]] = [COMPARED]
+    for comparison in table.comparisons:
+        names = (comparison.system, comparison.other, comparison.relation)
+        for task, found in comparison.differences.items():
+            numbers = [_number(one) for one in (found.difference, found.low, found.high, found.table_p, found.p, found.detectable)]
+            rows.append([*names, task, found.about, *numbers, found.reason])
+        if (tasks := comparison.other_tasks) is not None:
+            numbers = [_number(one) for one in (comparison.differences[AVERAGE].difference, tasks.low, tasks.high)]
+            rows.append([*names, AVERAGE, "other tasks", *numbers, "", _number(tasks.p), "", ""])
+    return csv_text(rows)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"

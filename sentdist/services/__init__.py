@@ -1,1 +1,1 @@
-"""The servers of one person on one machine: a Ray head and MLflow, started, found again and ended."""
+"""Local servers of one user: start, find and stop a Ray head and MLflow."""

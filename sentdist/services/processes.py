@@ -1,42 +1,48 @@
-"""Servers as processes: started in a session of their own, known again by a later command, ended with all that they started."""
+"""Processes of local servers (start, recognise, stop with all descendants), their HTTP replies and ports."""
 
 from __future__ import annotations
 
+import base64
+import http.client
 import json
 import os
+import random
 import secrets
 import shutil
+import socket
+import ssl
 import subprocess
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from email.message import Message
 from pathlib import Path
+from typing import IO
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import psutil
 
-from sentdist.durable import whole_file
+from sentdist.errors import ServerError
+from sentdist.files import whole_file
 
-MARK = "SENTDIST_SERVER"  # in the environment of a server and of everything that it starts
-CLOCK_S = 2.0  # how far two answers of the system may differ about when a process began
+MARK = "SENTDIST_SERVER"  # environment variable of a server and of all processes that it starts
+CLOCK_S = 2.0  # tolerance between two readings of a process's start time
 END_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunningServer:
-    """A server that `sentdist up` started, as it is noted in a file.
-
-    began: seconds since 1970, by the system; it differs where another process has the number by now. ports: by name.
-    folder: what goes with the server, or "". mark: see MARK. home, host: the folder and the machine that it was started for, store: the
-    store that it was given.
-    """
+    """A server started by `sentdist up`, as noted in a file."""
 
     name: str
     pid: int
-    began: float
-    mark: str
-    ports: Mapping[str, int] = field(default_factory=dict)
-    folder: str = ""
-    home: str = ""
+    began: float  # Unix time in seconds; differs if the pid was reused
+    mark: str  # see MARK
+    ports: Mapping[str, int] = field(default_factory=dict)  # by name
+    folder: str = ""  # removed with the server
+    home: str = ""  # working folder, machine and store for which it was started
     host: str = ""
     store: str = ""
 
@@ -45,7 +51,7 @@ class RunningServer:
         return self._process() is not None
 
     def option(self, name: str) -> str | None:
-        """What follows `name` in the command that started it; None where it stands nowhere, or nothing lives."""
+        """Return the value after option `name` in its command line; None if absent or not running."""
         process = self._process()
         try:
             command = [] if process is None else process.cmdline()
@@ -58,14 +64,14 @@ class RunningServer:
             process = psutil.Process(self.pid)
             if process.status() == psutil.STATUS_ZOMBIE:
                 return None
-            # Where the system's clock was set meanwhile, the time is another one, and the mark tells.
+            # If the system's clock was set meanwhile, the times differ; the mark decides.
             is_ours = abs(process.create_time() - self.began) < CLOCK_S or process.environ().get(MARK) == self.mark
             return process if is_ours else None
         except psutil.Error:
             return None
 
     def _family(self) -> list[psutil.Process]:
-        """The server, if it lives, and its descendants; without a look at the environment of every process."""
+        """The server, if running, and its descendants, without reading the environment of every process."""
         root = self._process()
         try:
             return [] if root is None else [root, *root.children(recursive=True)]
@@ -73,7 +79,7 @@ class RunningServer:
             return [] if root is None else [root]
 
     def processes(self) -> list[psutil.Process]:
-        """The server itself, if it lives, and all that it started and that still lives: its descendants, and what has its mark."""
+        """Return the running processes of the server: itself, its descendants, and all with its mark."""
         found = {one.pid: one for one in self._family()}
         for one in psutil.process_iter():
             try:
@@ -84,7 +90,7 @@ class RunningServer:
         return list(found.values())
 
     def listens_at(self, port: int) -> bool:
-        """Whether one of its processes listens there: a secret is for no other."""
+        """Return whether one of its processes listens there; secrets are sent to no other."""
         for one in self._family():
             try:
                 found = one.net_connections(kind="tcp")
@@ -95,13 +101,13 @@ class RunningServer:
         return False
 
     def note(self, path: Path) -> None:
-        """Write it down, whole or not at all."""
+        """Write the note file, atomically."""
         with whole_file(path) as part:
             part.write_text(json.dumps(asdict(self)))
 
 
 def noted(path: Path) -> RunningServer | None:
-    """What a file of `RunningServer.note` says; None if there is none, or none that can be read."""
+    """Read a file written by `RunningServer.note`; None if missing or unreadable."""
     try:
         return RunningServer(**json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
@@ -118,7 +124,7 @@ def launch(
     folder: str = "",
     cwd: Path | None = None,
 ) -> RunningServer:
-    """Start a server in a session of its own, so that Ctrl-C here does not reach it, and with files that only its owner reads."""
+    """Start a server in a new session, so that Ctrl-C does not reach it, with a umask that keeps its files private."""
     mark = secrets.token_hex(8)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -131,7 +137,7 @@ def launch(
             umask=0o077,
             cwd=cwd,
         )
-    process.returncode = 0  # it goes on when this command ends, and nobody here waits for it
+    process.returncode = 0  # it outlives this command, which does not wait for it
     try:
         began = psutil.Process(process.pid).create_time()
     except psutil.Error:  # it ended at once: its log says why
@@ -147,9 +153,9 @@ def _lives(process: psutil.Process) -> bool:
 
 
 def end(servers: Iterable[RunningServer]) -> None:
-    """Ask these servers to end, give them 5 s together, then end by force what is left of each; their folders go.
+    """Terminate these servers, kill what is left of them after 5 s, and remove their folders.
 
-    A folder goes only from the private one of this user (`ray_folder`), whatever a note says.
+    Only folders in this user's private one (`ray_folder`) are removed.
     """
     servers = list(servers)
     known = {server.name: server.processes() for server in servers}
@@ -165,7 +171,7 @@ def end(servers: Iterable[RunningServer]) -> None:
     left = [process for server in servers for process in (*known[server.name], *server.processes())]
     for process in left:
         try:
-            process.kill()  # psutil looks first whether the number is still that process
+            process.kill()  # psutil checks that the pid was not reused
         except psutil.Error:
             continue
     until = time.monotonic() + END_S
@@ -174,3 +180,156 @@ def end(servers: Iterable[RunningServer]) -> None:
     for server in servers:
         if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(server.folder, ignore_errors=True)
+
+
+MOST_BYTES = 10_000
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """An HTTP reply."""
+
+    status: int
+    text: str  # the first 10 kB
+
+
+def get(url: str, *, authorization: str | None = None, authority: str | None = None, timeout_s: float) -> Reply | None:
+    """Send a GET request; return the reply, or None without an answer. Local addresses bypass proxies.
+
+    Args:
+        url: may hold a user and password, which are sent if there is no `authorization`, as in MLflow's client.
+        authorization: header, not sent to other hosts after a redirect.
+        authority: file or folder of CA certificates; None: REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE, as in the clients of Ray and MLflow, else
+            the system's.
+        timeout_s: in seconds.
+    """
+    if not url.startswith(("http://", "https://")):
+        return None
+    try:
+        parts = urlsplit(url)
+        proxies = urllib.request.ProxyHandler({} if parts.hostname in LOOPBACK else None)
+        shown = authorization or _login(parts)
+        plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        request = urllib.request.Request(plain, headers={"Authorization": shown} if shown else {})
+        with urllib.request.build_opener(proxies, _SecretsStay, _trusting(authority)).open(request, timeout=timeout_s) as response:
+            return Reply(status=response.status, text=response.read(MOST_BYTES).decode(errors="replace"))
+    except urllib.error.HTTPError as error:
+        with error:
+            return Reply(status=error.code, text="")
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+
+
+def ray_version(reply: Reply | None) -> str | None:
+    """Return the version in a Ray dashboard's reply to /api/version, or None for another reply."""
+    try:
+        return None if reply is None or reply.status != 200 else str(json.loads(reply.text)["ray_version"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def basic_auth_header(user: str, password: str) -> str:
+    """Return the Authorization header of a user and password."""
+    return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
+
+
+def _trusting(authority: str | None) -> urllib.request.HTTPSHandler:
+    place = authority or os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("CURL_CA_BUNDLE") or None
+    is_folder = place is not None and os.path.isdir(place)
+    context = ssl.create_default_context(capath=place if is_folder else None, cafile=None if is_folder else place)
+    return urllib.request.HTTPSHandler(context=context)
+
+
+def _login(parts: SplitResult) -> str | None:
+    return basic_auth_header(unquote(parts.username), unquote(parts.password)) if parts.username and parts.password else None
+
+
+class _SecretsStay(urllib.request.HTTPRedirectHandler):
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: Message, newurl: str
+    ) -> urllib.request.Request | None:
+        """Drop the secret when redirected to another host; urllib would send it."""
+        redirected = super().redirect_request(req, fp, code, msg, headers, newurl)  # type: ignore[arg-type]
+        if redirected is not None and urlsplit(newurl).netloc != urlsplit(req.full_url).netloc:
+            redirected.remove_header("Authorization")
+        return redirected
+
+
+HOST = "127.0.0.1"
+ANSWER_S = 3.0
+OF_WORKERS = range(20_000, 30_000)  # ports of our Ray's workers; Ray's default is 10002 to 19999
+LASTING = range(OF_WORKERS.stop, 32_768)  # below the ephemeral ports of Linux and macOS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Port:
+    """A port on 127.0.0.1 that a server of ours needs."""
+
+    number: int
+    who: str  # the server, for messages
+    option: str  # the option of `command` that sets another port
+    command: str = "sentdist up"
+
+    @property
+    def variable(self) -> str:
+        return f"SENTDIST_{self.option.removeprefix('--').replace('-', '_').upper()}"
+
+    def need(self) -> None:
+        """Check that the port is free.
+
+        Raises:
+            ServerError: it is in use; names the process.
+        """
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, self.number))
+                return
+            except OSError as error:
+                trouble = error
+        taken = f"it in use by {_owner(self.number)}" if trouble.errno != 13 else "that only root may listen there"
+        raise ServerError(
+            where=f"port {self.number}, wanted by {self.who}",
+            found=taken,
+            expected="a free port",
+            remedy=f"Stop it, or choose another port: {self.command} {self.option} {free_port()}"
+            + (f" ({self.variable} does the same)." if self.command == "sentdist up" else "."),
+        )
+
+
+def free_port() -> int:
+    """Return a free port outside the ephemeral range, since a server may take a minute until it listens."""
+    for number in random.SystemRandom().sample(LASTING, 50):
+        if _is_free(number):
+            return number
+    with socket.socket() as one:
+        one.bind((HOST, 0))
+        return int(one.getsockname()[1])
+
+
+def _is_free(number: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, number))
+        except OSError:
+            return False
+        return True
+
+
+def answers(url: str, *, token: str | None = None) -> bool:
+    """Return whether a server answers with status 200 within 3 s."""
+    reply = get(url, authorization=f"Bearer {token}" if token else None, timeout_s=ANSWER_S)
+    return reply is not None and reply.status == 200
+
+
+def _owner(number: int) -> str:
+    """The process that listens there, if this user may see it."""
+    for process in psutil.process_iter(["name"]):
+        try:
+            connections = process.net_connections(kind="tcp")
+        except (psutil.Error, OSError):
+            continue
+        if any(one.status == psutil.CONN_LISTEN and one.laddr.port == number for one in connections):
+            return f"process {process.pid} ({process.info['name']})"
+    return "another program"

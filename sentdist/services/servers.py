@@ -1,4 +1,4 @@
-"""Starting, finding again and ending Ray's head and MLflow on 127.0.0.1, each with a secret of its own."""
+"""Start, find and stop Ray's head and MLflow on 127.0.0.1, each with a secret."""
 
 from __future__ import annotations
 
@@ -17,14 +17,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.addresses import without_secrets
 from sentdist.errors import ServerError, listed
-from sentdist.print_line import PrintLine
-from sentdist.services.asking import get, ray_version
-from sentdist.services.folders import ray_folder
-from sentdist.services.ports import HOST, OF_WORKERS, Port, answers, free_port
-from sentdist.services.processes import RunningServer, end, launch
-from sentdist.services.state import SERVERS, USER, State, make_secret
+from sentdist.services.processes import HOST, OF_WORKERS, Port, RunningServer, answers, end, free_port, get, launch, ray_version
+from sentdist.services.state import SERVERS, USER, State, make_secret, ray_folder
+from sentdist.text import PrintLine, without_secrets
 
 START_S = 300.0  # a busy machine with a slow disk takes 60 s
 ANSWER_S = 20.0  # for a server that was found again
@@ -45,12 +41,12 @@ auth_cache_ttl_seconds = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Hardware:
-    """What Ray may use; None: what it finds. metrics: open its ports for Prometheus, which ask for no token."""
+    """Resources for Ray; None: all it detects."""
 
     cpus: int | None = None
     gpus: int | None = None
     object_store_bytes: int = 1_000_000_000
-    metrics: bool = False
+    metrics: bool = False  # open its ports for Prometheus, which require no token
 
 
 @dataclass(kw_only=True)
@@ -61,10 +57,10 @@ class _Starting:
 
 
 def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
-    """Start what does not run yet, find what does, and return when both answer; within `START_S`, with a line at least every 10 s.
+    """Start the servers that do not run, and return when both answer (at most `START_S`); prints a line at least every 10 s.
 
     Raises:
-        ServerError: a port is taken, asked for twice or one of Ray's workers, a server ended while it started, or does not answer.
+        ServerError: a port is in use, given twice or reserved for Ray's workers; a server ended while starting, or does not answer.
     """
     if os.name != "posix":
         raise ServerError(where="sentdist up", found=sys.platform, expected="Linux or macOS", remedy="On Windows use WSL 2.")
@@ -77,7 +73,7 @@ def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
 def _up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
     to_start = [server for server in SERVERS if not _found_again(state, server, print_line)]
     if "ray" not in to_start and hardware != Hardware():
-        print_line("Ray goes on with the hardware that it was started with: `sentdist down` first to change that.")
+        print_line("Ray keeps the resources that it was started with: run `sentdist down` first to change them.")
     for server in to_start:
         for port in _ports(state, server):
             port.need()
@@ -89,14 +85,14 @@ def _up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
             _start(state, server, hardware)
             starting.append(_Starting(server=server))
         _wait(starting, state, hardware, print_line)
-    except BaseException:  # also Ctrl-C: what does not answer yet is not left half-started
+    except BaseException:  # also Ctrl-C: no half-started server is left
         for one in starting:
             _give_up(state, one.server)
         raise
 
 
 def down(state: State, print_line: PrintLine) -> None:
-    """End what `up` started in this folder, by its notes, and nothing else; within seconds.
+    """Stop the servers that `up` started in this folder, by its notes.
 
     Raises:
         ServerError: the notes are another user's, or of another machine.
@@ -111,9 +107,9 @@ def down(state: State, print_line: PrintLine) -> None:
 
 
 def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tuple[bool, str]]:
-    """(whether it is sound, a sentence) for each server that `up` noted in this folder; nothing where it noted none.
+    """Yield (whether it is well, a sentence) for each server that `up` noted in this folder.
 
-    Where the shell names no servers, their addresses are put into `environment`, so that what looks at servers looks at these.
+    If the shell names no servers, their addresses are added to `environment`, so that later checks use them.
     """
     state.check_owner()
     noted = [server for server in SERVERS if state.running(server) is not None]
@@ -125,62 +121,59 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
             yield False, f"{TITLES[server]}, process {running.pid}, has ended; its log: {state.log(server)}. `sentdist up` starts it again."
     if noted and not any(name in environment for name in (*NAMED_BY, "RAY_API_SERVER_ADDRESS")):
         environment.update(state.addresses | {"RAY_ADDRESS": state.ray})
-        yield True, "this shell does not know them yet: `source .sentdist/env`. What follows looks at them."
+        yield True, "this shell does not know them yet: `source .sentdist/env`. The checks below use them."
     elif noted and any(environment.get(name) != address for name, address in zip(NAMED_BY, (state.ray, state.mlflow), strict=True)):
         others = ", ".join(f"{name}={without_secrets(environment.get(name, ''))}" for name in NAMED_BY)
-        yield True, f"this shell uses other ones ({others}); `source .sentdist/env` changes to these."
+        yield True, f"this shell uses others ({others}); `source .sentdist/env` switches to these."
 
 
 @contextmanager
 def _alone(state: State, print_line: PrintLine) -> Iterator[None]:
-    """While no other `up` starts the servers of this folder; the system ends a wait for one that was killed."""
-    import fcntl  # of POSIX alone
+    """Hold the lock for starting servers in this folder; the system releases it if its holder is killed."""
+    import fcntl  # POSIX only
 
     with (state.folder / "up.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print_line("Another `sentdist up` starts the servers of this folder; waiting for it …")
+            print_line("Another `sentdist up` is starting the servers of this folder; waiting for it …")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
-    """Whether it runs, answers and keeps its files as it must. What an earlier one left behind is ended."""
+    """Whether it runs, answers and fits the request. Processes left by an ended server are stopped."""
     running = state.running(server)
     if running is None:
         return False
     if not running.is_alive:
         left = running.processes()
-        leaving = f"; ending what it left: {len(left)} processes" if left else ""
+        leaving = f"; stopping its {len(left)} remaining processes" if left else ""
         print_line(f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}{leaving}.")
         end([running])
         state.note_file(server).unlink(missing_ok=True)
         return False
-    remedy = "End it with `sentdist down`, then run this again."
+    remedy = "Stop it with `sentdist down`, then run this again."
     if dict(running.ports) != {name: getattr(state.ports, name) for name in running.ports}:
         places = ", ".join(f"{name} {port}" for name, port in running.ports.items())
-        raise ServerError(where=TITLES[server], found=f"it running at other ports ({places})", expected="those asked for", remedy=remedy)
+        raise ServerError(where=TITLES[server], found=f"it running at other ports ({places})", expected="those given", remedy=remedy)
     if server == "mlflow" and not state.password_file.exists():
-        raise ServerError(where=str(state.password_file), found="nothing", expected="the password of the MLflow that runs", remedy=remedy)
+        raise ServerError(where=str(state.password_file), found="nothing", expected="the password of the running MLflow", remedy=remedy)
     until = time.monotonic() + ANSWER_S
     while not _answers(state, server):
         if not running.is_alive:
             return _found_again(state, server, print_line)
         if time.monotonic() > until:
             raise ServerError(
-                where=f"{TITLES[server]} at {_address(state, server)}",
+                where=f"{TITLES[server]} at {_address(state, server)}", expected="a server that answers",
                 found=f"process {running.pid}, which was started here and does not answer within {ANSWER_S:.0f} s",
-                expected="a server that answers",
                 remedy=f"{remedy} Its log: {state.log(server)}",
-            )
+            )  # fmt: skip
         time.sleep(PAUSE_S)
     installed = importlib.metadata.version("ray")
     if server == "ray" and (version := _version_of_ray(state)) not in (None, installed):
         where = f"Ray at {_address(state, server)}"
-        raise ServerError(
-            where=where, found=f"version {version}, running", expected=f"{installed}, which is installed by now", remedy=remedy
-        )
+        raise ServerError(where=where, found=f"version {version}, running", expected=f"{installed}, the installed version", remedy=remedy)
     print_line(f"{TITLES[server]} is up already: {_address(state, server)}")
     return True
 
@@ -188,13 +181,13 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
 def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_line: PrintLine) -> None:
     began = spoke_at = time.monotonic()
     while not all(start.is_ready for start in starting):
-        for start in starting:  # also those that have answered: each must run when all do
+        for start in starting:  # also those that have answered: all must run at the end
             running = state.running(start.server)
             if running is None or not running.is_alive:
                 may_again = start.server == "ray" and start.attempt < RAY_ATTEMPTS
                 if not may_again or not (start.is_ready or "timed out during startup" in _log(state, "ray")):
                     raise _ended(state, start.server)
-                print_line(f"Ray {'ended after it had answered' if start.is_ready else 'did not come up within its 30 s'}; once more …")
+                print_line(f"Ray {'ended after its first answer' if start.is_ready else 'did not start within its 30 s'}; trying again …")
                 _give_up(state, "ray")
                 start.attempt, start.is_ready = start.attempt + 1, False
                 _start(state, "ray", hardware)
@@ -207,11 +200,9 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
         if waited_for and now - began > START_S:
             server = waited_for[0]
             raise ServerError(
-                where=f"{TITLES[server]} at {_address(state, server)}",
-                found=f"no answer within {START_S:.0f} s",
-                expected="a server that answers",
-                remedy=f"It was ended. Its log: {state.log(server)}",
-            )
+                where=f"{TITLES[server]} at {_address(state, server)}", found=f"no answer within {START_S:.0f} s",
+                expected="a server that answers", remedy=f"It was stopped. Its log: {state.log(server)}",
+            )  # fmt: skip
         if waited_for and now - spoke_at > SAY_EVERY_S:
             spoke_at = now
             print_line(f"Waiting for {listed([TITLES[name] for name in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
@@ -222,21 +213,17 @@ def _ended(state: State, server: str) -> ServerError:
     if server == "mlflow" and "out-of-date database schema" in _log(state, server):
         database = state.folder / "mlflow.db"
         return ServerError(
-            where=str(database),
-            found="the tables of an older MLflow",
-            expected="those of the one that is installed",
+            where=str(database), found="the tables of an older MLflow", expected="those of the installed version",
             remedy=f"Copy the file, then `mlflow db upgrade {shlex.quote(f'sqlite:///{database}')}`, then run this again.",
-        )
+        )  # fmt: skip
     return ServerError(
-        where=f"{TITLES[server]} at {_address(state, server)}",
-        found=f"that it ended while starting{_last_line(state, server)}",
-        expected="a server that answers",
-        remedy=f"Its whole log: {state.log(server)}",
-    )
+        where=f"{TITLES[server]} at {_address(state, server)}", found=f"that it ended while starting{_last_line(state, server)}",
+        expected="a server that answers", remedy=f"Its log: {state.log(server)}",
+    )  # fmt: skip
 
 
 def _last_line(state: State, server: str) -> str:
-    """What its log says last, or of which of its processes has ended, in brackets."""
+    """The last line of its log, or the last about a process that ended, in brackets."""
     lines = [line.strip() for line in _log(state, server).splitlines() if line.strip()]
     ending = [line for line in lines if "exit code" in line] or lines
     return f" ({ending[-1]})" if ending else ""
@@ -262,24 +249,24 @@ def _ports(state: State, server: str) -> tuple[Port, ...]:
 
 
 def _check_fit(ports: Sequence[Port]) -> None:
-    """ServerError for a port that Ray's workers may take, which would end Ray while it starts, and for two of one number."""
+    """Raise ServerError for a port that Ray's workers may use, which would end Ray while it starts, and for equal ports."""
     for port in ports:
         if port.number in OF_WORKERS:
             raise ServerError(
-                where=f"sentdist up {port.option}", found=f"{port.number}, which is for Ray's workers",
+                where=f"sentdist up {port.option}", found=f"{port.number}, which is reserved for Ray's workers",
                 expected=f"a port outside {OF_WORKERS[0]}-{OF_WORKERS[-1]}",
                 remedy=f"Give {port.who} another: {port.option} {free_port()} ({port.variable} does the same).",
             )  # fmt: skip
     for one, other in itertools.combinations(ports, 2):
         if one.number == other.number:
             raise ServerError(
-                where=f"sentdist up {one.option} and {other.option}", found=f"{one.number} twice", expected="a port each",
+                where=f"sentdist up {one.option} and {other.option}", found=f"{one.number} twice", expected="different ports",
                 remedy=f"Give {other.who} another: {other.option} {free_port()} ({other.variable} does the same).",
             )  # fmt: skip
 
 
 def _answers(state: State, server: str) -> bool:
-    """Whether our own server answers. Another program on its port is asked nothing, so that it never sees the token."""
+    """Whether our server answers. Another program on its port gets no request, so that it never sees the token."""
     running, port = state.running(server), state.ports.mlflow if server == "mlflow" else state.ports.dashboard
     if running is None or not running.listens_at(port):
         return False
@@ -294,7 +281,7 @@ def _version_of_ray(state: State) -> str | None:
 
 
 def _is_ready(state: State, server: str) -> bool:
-    """Whether it answers; Ray also with its client server, which is its last process to listen, and whose end is Ray's."""
+    """Whether it answers; for Ray also its client server, the last process to listen, without which Ray ends."""
     if server == "ray" and ("Ray runtime started" not in _log(state, "ray") or not _serves_clients(state)):
         return False
     return _answers(state, server)
@@ -317,27 +304,20 @@ def _start(state: State, server: str, hardware: Hardware) -> None:
     running = _start_ray(state, hardware) if server == "ray" else _start_mlflow(state)
     try:
         replace(running, home=str(state.home), host=socket.gethostname(), store=state.store).note(state.note_file(server))
-    except BaseException:  # such as of a full disk: nobody would know it again
+    except BaseException:  # such as a full disk: without a note it could not be found again
         end([running])
         raise
 
 
 def _start_ray(state: State, hardware: Hardware) -> RunningServer:
-    folder = ray_folder(str(zlib.crc32(str(state.home).encode())))  # not in the folder one works in, whose path may be long
+    folder = ray_folder(str(zlib.crc32(str(state.home).encode())))  # not in the working folder, whose path may be long
     shutil.rmtree(folder, ignore_errors=True)
     command = [sys.executable, "-P", "-m", "ray.scripts.scripts", "start", "--head", "--block", "--node-ip-address", HOST]
     command += ["--port", str(state.ports.ray), "--dashboard-host", HOST, "--dashboard-port", str(state.ports.dashboard)]
-    command += ["--include-dashboard", "true"]  # and one that finds its port taken ends Ray at once
+    command += ["--include-dashboard", "true"]  # with this option, a dashboard whose port is taken ends Ray at once
     command += ["--dashboard-agent-listen-port", "0", "--ray-client-server-port", str(free_port())]
-    command += [
-        "--min-worker-port",
-        str(OF_WORKERS[0]),
-        "--max-worker-port",
-        str(OF_WORKERS[-1]),
-        "--temp-dir",
-        str(folder),
-        "--disable-usage-stats",
-    ]
+    command += ["--min-worker-port", str(OF_WORKERS[0]), "--max-worker-port", str(OF_WORKERS[-1])]
+    command += ["--temp-dir", str(folder), "--disable-usage-stats"]
     command += ["--object-store-memory", str(hardware.object_store_bytes)]
     for option, count in (("--num-cpus", hardware.cpus), ("--num-gpus", hardware.gpus)):
         command += [option, str(count)] if count is not None else []
@@ -349,7 +329,7 @@ def _start_ray(state: State, hardware: Hardware) -> RunningServer:
 def _start_mlflow(state: State) -> RunningServer:
     users = state.folder / "mlflow_users.db"
     if not state.password_file.exists() or not state.password_file.stat().st_size:
-        users.unlink(missing_ok=True)  # it knows the password that is gone, and takes no new one
+        users.unlink(missing_ok=True)  # it holds the lost password and accepts no new one
     environment = state.environment(os.environ) | {
         "MLFLOW_AUTH_CONFIG_PATH": str(state.folder / "mlflow_auth.ini"),
         "MLFLOW_AUTH_ADMIN_USERNAME": USER,
@@ -379,9 +359,9 @@ def _start_mlflow(state: State) -> RunningServer:
 
 
 def write_ahead(database: Path) -> None:
-    """Have SQLite write changes into a log beside the file: a page that is read and a sweep that writes do not wait for each other.
+    """Enable SQLite's write-ahead log, so that readers and writers do not block each other; the file keeps the setting.
 
-    The file remembers it; the processes that use it run on one host. What SQLite cannot open is left to MLflow, which says so.
+    All processes that use it run on one host. Errors are left to MLflow, which reports them.
     """
     with suppress(sqlite3.Error), closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")

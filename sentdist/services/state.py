@@ -1,4 +1,4 @@
-"""What `sentdist up` keeps in `.sentdist`: secrets, addresses, notes of what runs, the file that another shell reads."""
+"""The folder `.sentdist` of `sentdist up`: secrets, addresses, notes of running servers, `env`; private folders for Ray."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sentdist.errors import ServerError, first_line
-from sentdist.services.ports import HOST
-from sentdist.services.processes import RunningServer, noted
+from sentdist.services.processes import HOST, RunningServer, noted
 
 FOLDER = ".sentdist"
-HOME = "SENTDIST_ENV_OF"  # of the folder whose servers a shell uses
+HOME = "SENTDIST_ENV_OF"  # variable: the folder whose servers a shell uses
 USER = "sentdist"
 SERVERS = ("ray", "mlflow")
-# What a shell has from elsewhere and would lead servers, or what is started by them, somewhere else.
+# Variables of the shell that would lead the servers, or processes started by them, to other servers.
 FOREIGN = (
     "RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "MLFLOW_TRACKING_PASSWORD",
     "MLFLOW_TRACKING_TOKEN",
-    # settings of another MLflow server, such as a team's, that the command line of ours does not name
+    # settings of another MLflow server, such as a team's, that our command line does not override
     "MLFLOW_READ_REPLICA_BACKEND_STORE_URI", "MLFLOW_REGISTRY_STORE_URI", "MLFLOW_DEFAULT_ARTIFACT_ROOT", "MLFLOW_ARTIFACTS_ONLY",
     "MLFLOW_STATIC_PREFIX", "MLFLOW_SERVER_ALLOWED_HOSTS", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS",
     "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
@@ -33,12 +32,12 @@ FOREIGN = (
     "MLFLOW_WORKSPACE_STORE_URI",
 )  # fmt: skip
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
-DIRECT = "127.0.0.1,localhost"  # a proxy of the company has no way to them, and would see token and password
+DIRECT = "127.0.0.1,localhost"  # a proxy cannot reach them, and would see token and password
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ports:
-    """Where the servers listen, on 127.0.0.1."""
+    """The servers' ports on 127.0.0.1."""
 
     ray: int = 6379
     dashboard: int = 8265
@@ -47,7 +46,7 @@ class Ports:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """The folder `.sentdist` of a folder that somebody works in."""
+    """The folder `.sentdist` of a working folder."""
 
     home: Path
     ports: Ports
@@ -79,7 +78,7 @@ class State:
 
     @property
     def mlflow_link(self) -> str:
-        """Opens MLflow with one click, as a notebook server's link does; holds the password. See tracking/mlflow_login.py."""
+        """A link to MLflow with the password, like a notebook server's. See tracking/mlflow_login.py."""
         return f"http://{USER}:{self.password_file.read_text()}@{HOST}:{self.ports.mlflow}/login"
 
     def log(self, server: str) -> Path:
@@ -89,7 +88,7 @@ class State:
         return self.folder / f"{server}.json"
 
     def running(self, server: str) -> RunningServer | None:
-        """What `up` noted of it for this folder, whether it lives or not.
+        """Return the note that `up` wrote about the server in this folder; it may have ended.
 
         Raises:
             ServerError: it was started on another machine.
@@ -97,10 +96,10 @@ class State:
         return _noted_here(self.home, server)
 
     def check_owner(self) -> None:
-        """Hold what secrets and notes are read from against who works here.
+        """Check that the files of secrets and notes belong to this user.
 
         Raises:
-            ServerError: a link, or another user's.
+            ServerError: a link, or another user's file.
         """
         for path in (self.folder, self.token_file, self.password_file, *map(self.note_file, SERVERS)):
             try:
@@ -109,34 +108,32 @@ class State:
                 continue
             if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
                 raise ServerError(
-                    where=str(path), found="a link, or what belongs to another user", expected="yours",
-                    remedy="Look at who made it; remove it, or go to another folder.",
+                    where=str(path), found="a link, or another user's file", expected="your own",
+                    remedy="Check who made it; remove it, or go to another folder.",
                 )  # fmt: skip
 
     def prepare(self) -> None:
-        """Make the folder, for its owner alone, with Ray's token in it.
+        """Make the private folder with Ray's token.
 
         Raises:
-            ServerError: it cannot be written, or is somebody else's.
+            ServerError: it cannot be written, or belongs to another user.
         """
         self.check_owner()
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             (self.folder / "logs").mkdir(exist_ok=True)
             self.folder.chmod(0o700)  # shared results: --store elsewhere
-            (self.folder / ".gitignore").write_text("*\n")  # secrets and results go into no repository, and no job's package
+            (self.folder / ".gitignore").write_text("*\n")  # keeps secrets and results out of repositories and of jobs' packages
             make_secret(self.token_file)
         except OSError as error:
             raise ServerError(
-                where=str(self.folder),
-                found=first_line(error),
-                expected="a folder of yours that can be written",
-                remedy="Go to another folder, or correct its rights.",
-            ) from None
+                where=str(self.folder), found=first_line(error), expected="a writable folder of yours",
+                remedy="Go to another folder, or correct its permissions.",
+            ) from None  # fmt: skip
 
     @property
     def addresses(self) -> dict[str, str]:
-        """Environment variables by which commands, and what the servers start, find servers and store; paths of secrets, no secrets."""
+        """Environment variables by which commands and jobs find the servers and the store; with paths of secrets, no secrets."""
         return {
             "SENTDIST_STORE": self.store,
             "MLFLOW_TRACKING_URI": self.mlflow,
@@ -145,21 +142,21 @@ class State:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(self.token_file),
             "RAY_API_SERVER_ADDRESS": self.dashboard,
-            # Ray replaces 127.0.0.1 by the outer address and then listens on all interfaces, unless it is set that this is no cluster.
+            # Otherwise Ray replaces 127.0.0.1 by the external address and listens on all interfaces.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             **QUIET,
         }
 
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
-        """What the servers are started with."""
+        """Return the environment of the servers."""
         direct = ",".join(filter(None, (DIRECT, inherited.get("no_proxy") or inherited.get("NO_PROXY"))))
         kept = {name: value for name, value in inherited.items() if name not in FOREIGN}
-        # `python` of a job is that of these servers, also where `up` was called by its path.
+        # A job's `python` is that of these servers, also if `up` was called by its path.
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), inherited.get("PATH"))))
         return kept | self.addresses | {"no_proxy": direct, "NO_PROXY": direct, "PATH": path}
 
     def write_env(self) -> Path:
-        """The file that another shell reads, by `source`, to use these servers."""
+        """Write the file that a shell sources to use these servers; return its path."""
         scripts = Path(sys.executable).parent
         lines = [f"export {HOME}={shlex.quote(str(self.home))} RAY_ADDRESS={self.ray}"]
         if sys.prefix != sys.base_prefix:
@@ -176,10 +173,10 @@ class State:
 
 
 def state_of(home: Path, *, asked: Mapping[str, int | None] | None = None, store: str | None = None) -> State:
-    """Ports and store: those that are asked for, else those of what was started here, else the usual ones.
+    """Return the state with the given ports and store, else those of servers started here, else the defaults.
 
     Raises:
-        ServerError: it was started on another machine.
+        ServerError: they were started on another machine.
     """
     running = [one for server in SERVERS if (one := _noted_here(home, server)) is not None]
     known = {name: port for one in running for name, port in one.ports.items()}
@@ -194,16 +191,14 @@ def _noted_here(home: Path, server: str) -> RunningServer | None:
         return None
     if one.host != socket.gethostname():
         raise ServerError(
-            where=str(home / FOLDER / f"{server}.json"),
-            found=f"a server that was started on {one.host}",
-            expected="this machine",
-            remedy="`sentdist down` there; or, if that machine is gone, remove the file.",
-        )
+            where=str(home / FOLDER / f"{server}.json"), found=f"a server that was started on {one.host}", expected="this machine",
+            remedy="Run `sentdist down` there; or, if that machine is gone, remove the file.",
+        )  # fmt: skip
     return one
 
 
 def own_store(store: str | None, home: Path, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
-    """The store that was asked for, unless this shell only has it from another folder's `.sentdist/env`, which a sentence then says."""
+    """Return the given store and None, or None and a note if the shell has it only from another folder's `.sentdist/env`."""
     other = environment.get(HOME)
     if not store or not other or Path(other) == home or store != environment.get("SENTDIST_STORE"):
         return store, None
@@ -211,14 +206,94 @@ def own_store(store: str | None, home: Path, environment: Mapping[str, str] = os
         theirs = f"SENTDIST_STORE={shlex.quote(store)}\n" in (Path(other) / FOLDER / "env").read_text()
     except OSError:
         theirs = False
-    return (None, f"This shell has read the .sentdist/env of {other}; its store is left alone.") if theirs else (store, None)
+    return (None, f"This shell has sourced the .sentdist/env of {other}; its store is not used.") if theirs else (store, None)
 
 
 def make_secret(path: Path, *, num_bytes: int = 32) -> str:
-    """So many random bytes, as letters that nobody else can read, unless the file has some already."""
+    """Return the secret in a file; write random bytes as hex digits, readable by the owner only, if there is none."""
     if not path.exists() or not path.stat().st_size:
         path.unlink(missing_ok=True)
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(secrets.token_hex(num_bytes))
     path.chmod(0o600)
     return path.read_text()
+
+
+LONGEST = 38  # characters: paths of sockets may have 107, of which Ray's names take up to 69
+TEMP = "SENTDIST_TEMP"
+UIDS = Path("/proc/self/uid_map")  # columns: first uid inside, first uid outside, count
+OVERFLOW = Path("/proc/sys/kernel/overflowuid")
+
+
+def private_folder(path: Path, *, variable: str = TEMP) -> Path:
+    """Make a folder with mode 700, or accept this user's folder of that mode if others cannot replace it or its parents.
+
+    Ray's own folders are open to all users, who could replace the package of a job, which runs as its owner. In a container with one user
+    (Apptainer), all others, including root, have one uid, which parents may have there. variable: names another place, for errors.
+
+    Raises:
+        ServerError: it is something else, or cannot be made.
+    """
+    path = Path(os.path.abspath(path))
+    elsewhere = f"Check what it is and who made it, or choose another place: {variable}=/path/to/a/folder/of/yours."
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise _refused(path, str(error.strerror), elsewhere) from None
+    is_at = os.lstat(path)
+    if not stat.S_ISDIR(is_at.st_mode):
+        raise _refused(path, "a symbolic link" if stat.S_ISLNK(is_at.st_mode) else "a file", elsewhere)
+    if is_at.st_uid != os.getuid():
+        raise _refused(path, f"a folder of the user with uid {is_at.st_uid}", elsewhere)
+    if stat.S_IMODE(is_at.st_mode) & 0o077:
+        raise _refused(path, f"mode {stat.S_IMODE(is_at.st_mode):o}", f"If its content is yours: chmod 700 {path}. Else remove it.")
+    for parent in dict.fromkeys([*path.parents, *path.parent.resolve().parents, path.parent.resolve()]):
+        above = os.stat(parent)
+        if above.st_uid not in (0, os.getuid(), _hidden_root()):
+            raise _refused(path, f"that {parent} belongs to the user with uid {above.st_uid}", elsewhere)
+        if above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX:
+            raise _refused(path, f"that others may rename entries of {parent} (mode {stat.S_IMODE(above.st_mode):o})", elsewhere)
+    return path
+
+
+def _hidden_root() -> int:
+    """The uid of root in this process: 0, or the overflow uid if its user namespace has no root."""
+    try:
+        known = [list(map(int, line.split())) for line in UIDS.read_text().splitlines()]
+        return 0 if any(outside == 0 for _, outside, _ in known) else int(OVERFLOW.read_text())
+    except (OSError, ValueError):  # no Linux
+        return 0
+
+
+def ray_folder(name: str) -> Path:
+    """Return a path for Ray's files in this user's private folder below the temporary folder; it is not made.
+
+    Raises:
+        ServerError: the private folder is refused, or the path is too long for the names of sockets.
+    """
+    folder = private_folder(Path(os.environ.get(TEMP) or "/tmp") / f"sentdist-{os.getuid()}") / name
+    if len(str(folder)) > LONGEST:
+        raise ServerError(
+            where=str(folder), found=f"{len(str(folder))} characters",
+            expected=f"at most {LONGEST}, which leave room for the names of sockets", remedy=f"Set {TEMP} to a shorter folder.",
+        )  # fmt: skip
+    return folder
+
+
+def _refused(path: Path, found: str, remedy: str) -> ServerError:
+    return ServerError(where=str(path), found=found, expected="a folder that only you can enter", remedy=remedy)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the path of a folder for a shell script; exit with an error and code 1 if it is refused."""
+    kind, name, *variable = arguments
+    try:
+        print(ray_folder(name) if kind == "ray" else private_folder(Path(name), variable=variable[0] if variable else TEMP))
+    except ServerError as error:
+        sys.exit(f"\nStopped: {error}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""The body of a bank: every unique sentence of a corpus embedded by one frozen encoder."""
+"""Build a bank: every unique sentence of a corpus, embedded by one frozen encoder."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
+import torch
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.learning.bank import check_rows
+from sentdist.learning.bank import BankReader, StoredBank, check_rows
 from sentdist.learning.bank_shape import BankShape
+from sentdist.learning.device_bank import let_bank_go, on_device
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.plan.stages import Bank, Train
+from sentdist.stages.context import Context, folder_of
+from sentdist.stages.planning.worker_memory import bank_lies_on_gpu, size_of
 from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 
 class BankBody:
-    """`ShardedBody` of a bank; its shards stay as they are."""
+    """`ShardedBody` of a bank; the shards are its files."""
 
     suffix = "npy"
 
@@ -36,7 +38,7 @@ class BankBody:
         return self._corpus.num_sentences
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """(rows, D) embeddings in the bank's dtype."""
+        """Write (rows, D) embeddings in the bank's dtype."""
         stage = self._stage
         embeddings_SD = encode(
             self._encoder,
@@ -51,7 +53,7 @@ class BankBody:
         np.save(file, stored_SD)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Say in bank.json what the shards are."""
+        """Describe the shards in bank.json."""
         shapes = [np.load(shard, mmap_mode="r").shape for shard in shards]
         assert sum(rows for rows, _ in shapes) == self.num_rows, "every sentence is embedded once"
         shape = BankShape(num_sentences=self.num_rows, width=shapes[0][1], dtype=self._stage.dtype, rows_per_shard=rows_per_shard)
@@ -65,3 +67,16 @@ class BankBody:
     @cached_property
     def _encoder(self) -> SentenceEncoder:
         return frozen_encoder(self._stage.encoder, self._context, precision=self._stage.precision)
+
+
+def placed(bank: StoredBank | None, stage: Train, context: Context, device: torch.device) -> BankReader | None:
+    """Return the bank for a training on `device`: the given one, or an equal copy on the GPU.
+
+    An earlier training's copy of another bank is removed from the GPU. Ranks may decide differently.
+    """
+    if bank is not None and device.type == "cuda":
+        size, memory = size_of(stage.encoder, context), torch.cuda.get_device_properties(device).total_memory
+        if bank_lies_on_gpu(stage, size, context.runtime, bank_bytes=bank.num_bytes, gpu_memory=memory):
+            return on_device(bank, device)
+    let_bank_go()
+    return bank

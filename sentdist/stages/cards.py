@@ -1,21 +1,24 @@
-"""What a trained encoder's model card says: start, data, objective, settings, dev score."""
+"""Make the model card of a trained encoder: base, data, objective, settings, dev score."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from sentdist.errors import brief
-from sentdist.learning.encoder.card import EncoderCard
-from sentdist.plan.measures import mean_of
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.objectives import Sum, terms_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.task_kinds import TASK_KINDS, mean_of
 
 
 def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:
-    """The card of the encoder that a training stage made. language: as the card of what it started from says it; of a person's own rows
-    nobody said one, so that their encoder's card says none. base_prompts: those of what it started from, by name."""
+    """Return the card of the encoder that a training stage made.
+
+    Args:
+        language: From the card of its base; left out for user files, whose language is unknown.
+        base_prompts: Prompts of its base, by name.
+    """
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name}.{name}" if isinstance(stage.objective, Sum) else f"objective.{name}": value
@@ -36,7 +39,7 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
     if stage.selection is not None and isinstance(best, float):
         measure = mean_of([TASK_KINDS[task.kind].main for task in stage.selection.tasks])
         scores[f"{stage.selection.name} ({measure.title} × 100, chose the checkpoint)"] = round(best, 2)
-    is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # of a folder only the last part of its path is there
+    is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # a folder is named by the last part of its path
     return EncoderCard(
         base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
         base_revision=stage.encoder.revision if is_on_hub else None,
@@ -51,6 +54,6 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
 
 
 def _prompts(of_base: Mapping[str, str]) -> str:
-    """What to put before sentences: the encoder has learned, and was scored, without the prompts of its base."""
+    """Which prompts to use: none, since the encoder was trained and scored without the prompts of its base."""
     shown = ", ".join(f"{name} {brief(text)}" for name, text in of_base.items() if text)
     return f"none, in training and in use; those of the base model were left out: {shown}" if shown else ""

@@ -1,4 +1,4 @@
-"""The learning curve of a training, and where its time went."""
+"""Record the learning curve of a training and the seconds of each part of a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sentdist.plan.stage import Json
 
 @dataclass(kw_only=True)
 class Curve:
-    """Points every `log_every` steps (means over them) and the seconds of each part of a step."""
+    """Points every `log_every` steps (means over them), and total seconds of each part of a step."""
 
     log_every: int
     history: list[dict[str, Json]] = field(default_factory=list)
@@ -47,11 +47,11 @@ class Curve:
         self._recent.clear()
 
     def since_last_point(self) -> str:
-        """The steps that stand in no point yet, as text for a checkpoint."""
+        """Return the steps after the last point, as text for a checkpoint."""
         return json.dumps([asdict(report) for report in self._recent])
 
     def go_on(self, since_last_point: str) -> None:
-        """As if the steps of a checkpoint had been added here."""
+        """Restore the steps of `since_last_point` from a checkpoint."""
         recent = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
         self._recent[:] = recent
 
@@ -62,5 +62,5 @@ class Curve:
 
 
 def history_lines(history: Sequence[dict[str, Json]]) -> str:
-    """The history as JSON lines."""
+    """Return the history as JSON lines."""
     return "".join(json.dumps(point) + "\n" for point in history)

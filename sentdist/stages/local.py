@@ -1,4 +1,4 @@
-"""Stages built in this process, one after another: what `--local` does, and the reference that Ray's results are held against."""
+"""Build stages in this process, one after another: for `--local`, and as reference for results on Ray."""
 
 from __future__ import annotations
 
@@ -6,30 +6,54 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.disk_errors import explain_disk_errors, tells_of_disk
-from sentdist.errors import ArtifactLost, SentdistError, StoreError
+from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors, tells_of_disk
 from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
+from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Rung, Train
-from sentdist.stages.build_in_process import build_in_process
-from sentdist.stages.context import Context
+from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
+from sentdist.stages.context import Context, inputs_watched
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.inputs_in_use import inputs_watched
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:
-    from sentdist.stages.train_here import Listener
+    from sentdist.stages.rungs import Listener
+
+
+def build_in_process(stage: Stage, context: Context) -> Artifact:
+    """Build and commit a stage that is not a training.
+
+    Raises:
+        TypeError: a kind of stage that is not built here.
+    """
+    # torch and transformers take seconds to import, so each kind of stage imports its own body.
+    match stage:
+        case CorpusStage():
+            from sentdist.stages.corpora import build_corpus_stage
+
+            return build_corpus_stage(stage, context)
+        case Bank() | Targets():
+            from sentdist.stages.sharded import body_of, build_in_shards
+
+            return build_in_shards(stage, context, body=body_of(stage, context))
+        case Scores():
+            from sentdist.stages.scores.build import build_scores
+
+            return build_scores(stage, context)
+    raise TypeError(f"no body for the stage {stage.kind}")
+
 
 log = logging.getLogger(__name__)
 
 
 @bank_stays()
 def build_all(stages: Sequence[Stage], context: Context, *, listen: Listener | None = None) -> list[Artifact]:
-    """Build whichever of these stages the store lacks; returns the artifacts of all in their order, in which each stands behind its inputs.
+    """Build the stages that the store lacks, inputs before their users; return the artifacts of all, in order.
 
-    An artifact that turns out to be damaged when it is used is built again.
-    `listen` is called with each step, each dev score and each finished artifact.
+    Artifacts found damaged on use are built again.
+
+    Args:
+        listen: Called with each step, dev score and finished artifact.
     """
     for _ in stages:  # each damaged artifact is moved aside, so the next round builds it again
         try:
@@ -47,12 +71,13 @@ def build_past_failures(
     listen: Listener | None = None,
     failed: Callable[[Stage, SentdistError], None] | None = None,
 ) -> dict[str, SentdistError]:
-    """As `build_all`, but a stage that cannot be built stops only those that need it; what went wrong, by the keys of all of these.
+    """Build as `build_all`, but skip only the stages that need a failed one; return the errors by key of failed and skipped stages.
 
-    failed: is called at once with each stage that could not be built.
+    Args:
+        failed: Called at once with each failed stage.
 
     Raises:
-        SentdistError: the store or a disk fails, and with it all that would come.
+        SentdistError: the store or a disk fails, and with it all further stages.
     """
     errors: dict[str, SentdistError] = {}
     for stage in stages:
@@ -76,13 +101,13 @@ def build_past_failures(
 
 
 def build_here(stage: Stage, context: Context, *, listen: Listener | None = None) -> Artifact:
-    """The artifact of one stage, built in this process unless the store has it; its inputs must be there."""
+    """Return the artifact of one stage, built in this process unless the store has it; its inputs must exist."""
     found = context.store.get(stage)
     if found is not None:
         return found
     with explain_full_gpu(stage, context), explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
         if isinstance(stage, Train | Rung):
-            from sentdist.stages.train_here import train_here  # torch takes seconds, and corpora need none
+            from sentdist.stages.rungs import train_here  # torch takes seconds, and corpora need none
 
             artifact = train_here(stage, context, listen=listen)
         else:

@@ -1,4 +1,4 @@
-"""What the store says of a training's parts: how it stood at a share of its steps. Without torch, for processes that only wait."""
+"""Read from the store how a training scored at a share of its steps; without torch, for processes that only wait."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import StoreError
+from sentdist.files import reading
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Rung, Train
-from sentdist.reading import reading
 from sentdist.stages.context import Context
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.store.searches import HISTORY_FILE
 from sentdist.store.store import Artifact
 
 CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
@@ -20,17 +20,17 @@ CHECKPOINT = "checkpoint"  # folder in the artifact of a rung
 
 @dataclass(frozen=True, kw_only=True)
 class RungScore:
-    """How a training stood at a share of its steps. dev: best score until then (× 100), last: the one there; None: not defined."""
+    """Dev scores and cost of a training at a share of its steps."""
 
     step: int
-    dev: float | None
-    last: float | None
+    dev: float | None  # best score so far, × 100; None: undefined
+    last: float | None  # score at this step
     sentences: int
     seconds: float
 
 
 def rung_score(train: Train, share: float, context: Context) -> RungScore | None:
-    """How a training stood at a share, from the rung itself or anything that goes further; None while nothing does."""
+    """Return a training's score at a share, from the rung or from a longer part; None while there is neither."""
     for above in sorted({share, *(one for one in context.shares if one > share)} - {1.0}):
         found = context.store.get(Rung(of=train, share=above))
         if found is not None:

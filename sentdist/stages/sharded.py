@@ -1,5 +1,4 @@
-"""Stages that are built in parts which know nothing of each other:
-here one part after another, on a cluster by as many workers as there are."""
+"""Build stages from independent shards: here one after another, on a cluster by all workers."""
 
 from __future__ import annotations
 
@@ -10,11 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import IO, Protocol, assert_never
 
-from sentdist.durable import whole_file
+from sentdist.files import whole_file
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Bank, Targets, Tokens
-from sentdist.stages.commit import commit
-from sentdist.stages.context import Context
+from sentdist.stages.context import Context, commit
 from sentdist.store.store import Artifact, ArtifactStore
 
 SHARDS = "shards"
@@ -23,28 +21,26 @@ Sharded = Bank | Targets
 
 
 class ShardedBody(Protocol):
-    """How the rows of a sharded stage are made and what is made of the shards.
-    Cheap to construct; what a worker needs is loaded by its first `write`."""
+    """Makes the shards of a stage and its artifact from them. Cheap to construct; the first `write` loads what a worker needs."""
 
     suffix: str  # of a shard's file
 
     @cached_property
     def num_rows(self) -> int:
-        """Rows of all shards together: unique sentences of the corpus."""
+        """Rows of all shards: unique sentences of the corpus."""
         ...
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """Make a shard."""
+        """Write a shard."""
         ...
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
-        """Complete the artifact in `folder` from its shards, which lie below it, in the order of their rows;
-        returns what the record shall say."""
+        """Complete the artifact in `folder` from its shards, in the order of their rows; return results for the record."""
         ...
 
 
 def body_of(stage: Sharded, context: Context) -> ShardedBody:
-    """The body of a sharded stage; that of tokens is made by the training that has their tokenizer."""
+    """Return the body of a sharded stage; that of tokens is made by the training, which has the tokenizer."""
     # torch takes seconds to import, and NLTK too: each only where its stage is built.
     match stage:
         case Bank():
@@ -52,7 +48,7 @@ def body_of(stage: Sharded, context: Context) -> ShardedBody:
 
             return BankBody(stage, context)
         case Targets():
-            from sentdist.stages.tagging import TargetsBody
+            from sentdist.stages.text_stages import TargetsBody
 
             return TargetsBody(stage, context)
     assert_never(stage)
@@ -70,20 +66,20 @@ def build_in_shards(stage: Sharded | Tokens, context: Context, *, body: ShardedB
 
 @contextmanager
 def staged_shards(store: ArtifactStore) -> Iterator[Path]:
-    """A scratch folder of a store, as `staged` gives it, with an empty one for shards below."""
+    """Yield a scratch folder of a store with an empty folder for shards."""
     with store.staged() as folder:
         (folder / SHARDS).mkdir()
         yield folder
 
 
 def write_shard(body: ShardedBody, shard: int, rows_per_shard: int, folder: Path) -> None:
-    """Make a shard in `folder`; whole or absent: a worker that was taken for lost may still be writing the same one."""
+    """Write a shard atomically: a worker that counts as lost may still be writing the same one."""
     with whole_file(folder / shard_name(shard, body)) as part, part.open("wb") as file:
         body.write(shard_rows(shard, body.num_rows, rows_per_shard), file)
 
 
 def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: ShardedBody, rows_per_shard: int, started: float) -> Artifact:
-    """Make the artifact of the shards in `folder` and commit it. started: what `time.perf_counter` said then."""
+    """Commit the artifact of the shards in `folder`; `started` is `time.perf_counter()` at the start."""
     names = [folder / shard_name(number, body) for number in range(num_shards(body.num_rows, rows_per_shard))]
     results = body.finish(folder, names, rows_per_shard=rows_per_shard)
     results["sentences_per_s"] = round(body.num_rows / (time.perf_counter() - started), 1)
@@ -91,15 +87,15 @@ def publish(stage: Sharded | Tokens, folder: Path, context: Context, *, body: Sh
 
 
 def num_shards(num_rows: int, rows_per_shard: int) -> int:
-    """Shards that hold so many rows."""
+    """Return the number of shards for this many rows."""
     return -(-num_rows // rows_per_shard)
 
 
 def shard_rows(number: int, num_rows: int, rows_per_shard: int) -> range:
-    """The rows of shard `number`; the last one may have fewer."""
+    """Return the rows of shard `number`; the last one may have fewer."""
     return range(number * rows_per_shard, min((number + 1) * rows_per_shard, num_rows))
 
 
 def shard_name(number: int, body: ShardedBody) -> str:
-    """Where a shard lies below the artifact's folder."""
+    """Return the path of a shard below the artifact's folder."""
     return f"{SHARDS}/{number:05d}.{body.suffix}"

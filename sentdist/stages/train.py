@@ -1,4 +1,4 @@
-"""The body of a training stage as one rank sees it: data in order, steps, dev scores, the best weights."""
+"""Train on one rank: batches, steps, dev scores, early stopping, checkpoints, best weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,18 +17,16 @@ from torch import Tensor
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.encoder.card import language_of
 from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.encoder.write_folder import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import of_first_rank
-from sentdist.learning.heads import save_heads
-from sentdist.learning.learner import Learner, encoder_weights, head_weights
 from sentdist.learning.loop import StepReport, train_steps
-from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.objective import Objective, save_heads
+from sentdist.learning.optimization import EarlyStopping, Learner, Optimization, encoder_weights, head_weights
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 from sentdist.objectives.objective_spec import LossInputs
@@ -36,16 +34,48 @@ from sentdist.plan import specs
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.stages.cards import training_card
-from sentdist.stages.context import Context
-from sentdist.stages.dev_scorer import DevScorer
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
-from sentdist.stages.make_objective import make_objective
-from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.start_encoder import load_encoder, start_folder
-from sentdist.stages.tagging import targets_of
-from sentdist.stages.train_schedule import TrainSchedule, early_stopping
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.stages.text_stages import targets_of
+from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
+from sentdist.store.searches import HISTORY_FILE
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSchedule:
+    """The steps of a training."""
+
+    num_steps: int  # of all epochs
+    steps_in_epoch: int  # of the current epoch; epochs may differ in length
+    dev_interval: int  # steps between two dev scores
+
+    @staticmethod
+    def of(stage: Train, num_rows: int) -> TrainSchedule:
+        """Return the initial schedule of a training whose corpus has `num_rows` rows."""
+        per_epoch = _steps_per_epoch(stage, num_rows)
+        every = 1.0 if stage.selection is None else stage.selection.every_fraction
+        return TrainSchedule(
+            num_steps=per_epoch * stage.training.epochs, steps_in_epoch=per_epoch, dev_interval=max(1, round(per_epoch * every))
+        )
+
+    def has_dev_at(self, in_epoch: int) -> bool:
+        """Return whether dev is scored after this many steps of an epoch: not in its last half interval, since its end is scored."""
+        return in_epoch % self.dev_interval == 0 and in_epoch + self.dev_interval / 2 <= self.steps_in_epoch
+
+
+def early_stopping(stage: Train, num_rows: int) -> EarlyStopping | None:
+    """Return the initial state of early stopping for a corpus of `num_rows` rows; None if the training has no rule for it."""
+    rule = stage.stopping
+    if rule is None:
+        return None
+    is_by_step = rule.reading == "step"
+    steps = 1 if is_by_step else max(1, round(_steps_per_epoch(stage, num_rows) * rule.interval_fraction))
+    return EarlyStopping(patience=rule.patience, steps_per_interval=steps)
+
+
+def _steps_per_epoch(stage: Train, num_rows: int) -> int:
+    return max(1, stage.training.steps_per_epoch(num_rows))
+
 
 MakeEngine = Callable[[Learner, Optimization], Engine]
 
@@ -57,14 +87,14 @@ RECENT_FILE = "recent.json"  # steps since the last point of the curve
 class TrainSession:
     """One rank of one training. All methods are collective: every rank calls them, in the same order.
 
-    The caller draws from `events` and decides what to do between two of them: report, save, stop.
+    The caller iterates over `events`, and reports, saves or stops between two of them.
     """
 
     def __init__(self, stage: Train, context: Context, *, make_engine: MakeEngine, bank: BankReader | None) -> None:
         self.stage = stage
         self.context = context
         self._began = time.perf_counter()
-        torch.manual_seed(stage.seed)  # heads that start random start alike on all ranks
+        torch.manual_seed(stage.seed)  # random heads start equal on all ranks
         self._encoder = load_encoder(stage, context)
         self._encoder.checked_length(stage.training.max_length)
         if context.runtime.recompute_layers:
@@ -99,16 +129,17 @@ class TrainSession:
         return self._curve.history
 
     def events(self, *, vote: Callable[[], float] = lambda: 0.0) -> Generator[StepReport | DevScore, None, None]:
-        """Train from where the session stands to the end or to an early stop; `progress` is up to date at each event.
+        """Train from the current step to the end or an early stop; `progress` is up to date at each event.
 
-        vote: asked at each event for a number; its sum over ranks is `votes`.
+        Args:
+            vote: Called at each event; the sum of its numbers over ranks is `votes`.
         """
         if self._is_dev_due() and not self._is_scored():
             yield self._score_dev(vote)  # the checkpoint was taken between a step and its dev score
         if self._is_stopped():
             return
         start, micro_batch = self.progress.step, self.context.runtime.micro_batch
-        with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread is gone however this ends
+        with made_ahead(partial(self._sent, self.progress)) as sent:  # the thread always ends
             for report in train_steps(
                 self.engine,
                 self._objective,
@@ -128,30 +159,30 @@ class TrainSession:
                     return
 
     def hold(self) -> None:
-        """Have the engine wait after the step that it is in: the next event is one at which a checkpoint can be written. Collective."""
+        """Stop the engine after its current step, so that a checkpoint can be written at the next event. Collective."""
         self._is_held = True
 
     def has_come_to(self, share: float) -> bool:
-        """Whether a share of all steps is done and scored on dev."""
+        """Return whether a share of all steps is done and scored on dev."""
         return self.has_stepped_to(share) and self._is_scored()
 
     def has_stepped_to(self, share: float) -> bool:
-        """Whether a share of all steps is done."""
+        """Return whether a share of all steps is done."""
         return self.progress.step >= math.ceil(share * self.schedule.num_steps - 1e-9)
 
     def seconds_since(self, began: float) -> float:
-        """What this training has taken, in attempts that were lost or left, and in this one since `time.perf_counter` said `began`."""
+        """Return the seconds of this training: of earlier attempts, and of this one since `time.perf_counter()` was `began`."""
         return round(self.progress.seconds + time.perf_counter() - began, 3)
 
     def save(self, folder: Path) -> None:
-        """Write a checkpoint from which `load` goes on as if nothing had happened; on a GPU but for roundings, since attention's derivative
-        and others add up there in no fixed order.
+        """Write a checkpoint from which `load` resumes exactly; on a GPU up to rounding, since attention's derivative and others sum in no
+        fixed order there.
 
         Raises:
             RuntimeError: the engine is ahead of the last event, see `hold`.
         """
         if self._is_ahead:
-            raise RuntimeError("a checkpoint of a step after which another one has begun")
+            raise RuntimeError("cannot save a step after which another one has begun")
         folder.mkdir(parents=True, exist_ok=True)
         self.engine.save(folder, progress=replace(self.progress, seconds=self.seconds_since(self._began)))
         if self.engine.rank == 0:  # last: an error here leaves no rank waiting for another
@@ -162,16 +193,16 @@ class TrainSession:
                 torch.save(state, folder / OBJECTIVE_FILE)
 
     def load(self, folder: Path) -> None:
-        """Go on from a checkpoint of this stage.
+        """Resume from a checkpoint of this stage.
 
         Raises:
-            UnusableCheckpoint: it is damaged, or of an engine that does not fit; it may be loaded in part.
-            OSError: it cannot be read, and may be whole.
+            UnusableCheckpoint: it is damaged, or of another engine; it may be partly loaded.
+            OSError: it cannot be read, but may be intact.
         """
         try:
             self._load(folder)
         except (torch.OutOfMemoryError, torch.AcceleratorError, torch.distributed.DistError):
-            raise  # RuntimeErrors that say nothing of the checkpoint
+            raise  # RuntimeErrors unrelated to the checkpoint
         except StoreError as error:
             raise UnusableCheckpoint(f"{error.found}; this training has {error.expected}") from error
         except (RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
@@ -179,7 +210,7 @@ class TrainSession:
 
     def _load(self, folder: Path) -> None:
         self.progress = self.engine.load(folder)
-        if self.progress.step_in_epoch:  # whether dev is due here follows from how long the epoch really is
+        if self.progress.step_in_epoch:  # whether dev is due depends on the actual length of the epoch
             self.schedule = replace(self.schedule, steps_in_epoch=len(self._batches.epoch(self.progress.epoch)))
         if self._objective.extra_state():
             self._objective.load_extra_state(torch.load(folder / OBJECTIVE_FILE, map_location="cpu", weights_only=True))
@@ -190,9 +221,9 @@ class TrainSession:
                 self._curve.go_on(recent.read_text())
 
     def finish(self, folder: Path) -> dict[str, Json]:
-        """Write the chosen encoder and its history into `folder` (on rank 0) and say what came out.
+        """Write the chosen encoder and its history into `folder` (on rank 0), and return results for the record.
 
-        Chosen are the weights with the best dev score; without a selection, the last ones.
+        The weights with the best dev score are chosen; without a selection, the last ones.
         """
         weights = self.engine.weights() if self.progress.best_step is None else self._best
         give_back_freed_memory()
@@ -217,7 +248,7 @@ class TrainSession:
             yield self._sender.receive(one)
 
     def _is_read(self, step: int) -> bool:
-        """Whether the state that a step leaves is needed: for a dev score, a checkpoint, the end of an epoch or a stop."""
+        """Whether the state after a step is needed: for a dev score, a checkpoint, the end of an epoch or a stop."""
         in_epoch, schedule = self._place_in_epoch + 1, self.schedule
         is_due = in_epoch == schedule.steps_in_epoch or schedule.has_dev_at(in_epoch)
         return is_due or self._is_held or self.progress.stopping is not None
@@ -227,7 +258,7 @@ class TrainSession:
         return (step + 1) % self.context.runtime.log_every == 0 or step == 0
 
     def _sent(self, progress: Progress) -> Iterator[tuple[int, int, SentBatch]]:
-        """Batches from where the session stands, on their way, each with its place in its epoch and the steps of that; runs in a thread."""
+        """Batches from the current step, being sent, each with its place in its epoch and the steps of that; runs in a thread."""
         rank, world_size = self.engine.rank, self.engine.world_size
         for place, num_steps, one in self._batches.beginning_at(progress.epoch, progress.step_in_epoch, rank=rank, world_size=world_size):
             yield place, num_steps, self._sender.send(one)
@@ -247,7 +278,7 @@ class TrainSession:
         self._curve.add(report)
 
     def _is_dev_due(self) -> bool:
-        """Whether dev is scored where the session stands; at an epoch's end the next one stands at step 0. Who stops before the first time
+        """Whether dev is scored at the current step; an epoch's end is step 0 of the next. A training that stops before its first dev score
         is scored where it stopped."""
         progress = self.progress
         is_first = not progress.history or progress.history[0].step == progress.step
@@ -284,7 +315,7 @@ class TrainSession:
         return found
 
     def _is_best(self, found: DevScore) -> bool:
-        """Whether a score is above all before. One that equals the best counts only where the best is of weights that had not moved yet."""
+        """Whether a score is a new best. An equal one counts only if the best is of weights that had not moved yet."""
         best, at = self.progress.best_score, self.progress.best_step
         if best is None or at is None or found.score > best:
             return True
@@ -307,7 +338,7 @@ class TrainSession:
 
 
 def _objective_of(stage: Train, context: Context, *, encoder: SentenceEncoder, bank: BankReader | None) -> Objective:
-    """What a training minimizes, with what it keeps of the training that its encoder comes from."""
+    """The objective of a training, with the state of the training that it starts from."""
     inputs = LossInputs(
         rows=stage.corpus,
         width=encoder.width,

@@ -1,4 +1,4 @@
-"""Where artifacts are kept: a folder for each finished stage, on a disk or in an object store.
+"""The artifact store: a folder for each finished stage, on a disk or in an object store.
 
-Where to begin: `store.py`, with `record.py` for what is noted of an artifact; `sweep.py` and `searches.py` for what is noted of sweeps.
+Start with `store.py`, and `record.py` for the metadata of artifacts; `sweep.py` and `searches.py` record sweeps and searches.
 """

@@ -1,4 +1,4 @@
-"""What dev chose among the cells of a sweep; no test score has a say."""
+"""Choose the best cells of a sweep by dev scores only, and write the recipe that confirms the choice with new seeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sentdist.errors import counted
+from sentdist.plan.checks import inputs_of
+from sentdist.plan.dotted import with_path
+from sentdist.plan.recipe import Recipe, recipe_from_values
+from sentdist.plan.sections import CHANGED_BY_METHODS, Method
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
 MOST_EQUAL = 3  # cells that a line names
@@ -18,33 +22,28 @@ MOST_EQUAL = 3  # cells that a line names
 
 @dataclass(frozen=True, kw_only=True)
 class DevCell:
-    """A cell all of whose trainings kept the weights that a dev task found best.
-
-    label: of the cell. task: that dev task, as a recipe spells it. dev: mean of their best dev scores (× 100).
-    trials: its trials, in the order of the sweep; best: the one whose training has the highest dev score.
-    equal: labels of the other cells with the very same score, which come behind it by their place in the sweep alone.
-    """
+    """A cell whose trainings were all selected on a dev task."""
 
     label: str
-    task: str
-    dev: float
-    trials: tuple[TrialRecord, ...]
-    best: TrialRecord
-    equal: tuple[str, ...] = ()
+    task: str  # the dev task, as in a recipe
+    dev: float  # mean of the best dev scores (× 100)
+    trials: tuple[TrialRecord, ...]  # in the order of the sweep
+    best: TrialRecord  # the trial with the highest dev score
+    equal: tuple[str, ...] = ()  # labels of later cells with the same score
 
     @property
     def line(self) -> str:
-        """The cell and what chose it, as a phrase."""
+        """The cell and its dev score, as a phrase."""
         more = f" and {len(self.equal) - MOST_EQUAL} more" if len(self.equal) > MOST_EQUAL else ""
         equal = f", as high as {', '.join(self.equal[:MOST_EQUAL])}{more}: the first of them is taken" if self.equal else ""
         return f"{self.label}, {self.task} {self.dev:.2f} (mean of {counted(len(self.trials), 'training')}){equal}"
 
 
 def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:
-    """The cells that can be compared on dev, best mean first; of equal ones the first in the sweep.
+    """Return the cells that can be compared on dev, best mean first; equal ones in the order of the sweep.
 
-    A cell counts when all its trials are scored and all their trainings were selected on dev. Only cells that were selected on the same
-    tasks can be compared: where a sweep has several dev tasks, those of the task that most cells share.
+    A cell counts if all its trials are scored and all their trainings were selected on dev. Only cells with the same dev tasks can be
+    compared: if a sweep has several dev tasks, the cells of the most frequent one are returned.
     """
     found: list[DevCell] = []
     for label, trials in sweep.cells.items():
@@ -67,17 +66,17 @@ def cells_by_dev(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevC
 
 
 def challengers(sweep: SweepRecord, records: Mapping[str, Record]) -> list[DevCell]:
-    """`cells_by_dev` without the baseline's: those that are compared with it."""
+    """Return `cells_by_dev` without the baseline's cells."""
     return [cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method != sweep.baseline]
 
 
 def chosen_of_baseline(sweep: SweepRecord, records: Mapping[str, Record]) -> DevCell | None:
-    """What dev chose of the baseline's cells; None where it chose none."""
+    """Return the best cell of the baseline on dev; None if no cell of it counts."""
     return next((cell for cell in cells_by_dev(sweep, records) if cell.trials[0].method == sweep.baseline), None)
 
 
 def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, float] | None:
-    """Name of the dev tasks that chose the weights of a scored trial, and their score (× 100); None where none did."""
+    """Return the dev tasks that chose the weights of a scored trial, and their score (× 100); None without selection."""
     train = restored(trial.train, records)
     if not isinstance(train, Train) or train.selection is None or trial.key not in records:
         return None
@@ -86,5 +85,66 @@ def dev_score(trial: TrialRecord, records: Mapping[str, Record]) -> tuple[str, f
 
 
 def dev_chooses(sweep: SweepRecord) -> bool:
-    """Whether its recipe names a task that chooses on dev."""
+    """Return whether the recipe of a sweep has a selection."""
     return bool(sweep.recipe.get("selection"))
+
+
+def confirmed_name(sweep: str) -> str:
+    """Return the name of the confirmation sweep."""
+    return f"{sweep[:90]}-confirmed"  # names have at most 100 characters
+
+
+def confirmation(sweep: SweepRecord, records: Mapping[str, Record]) -> Recipe | None:
+    """Return the recipe that trains the best cell and the best baseline again with `confirm_seeds` new seeds; None if there is none.
+
+    The baseline gets the grid values chosen for it, if methods can have separate values; else those of the cell. Methods that these two
+    need stay, unreported.
+    """
+    recipe = recipe_from_values(sweep.recipe, where=f"sweep {sweep.name}")
+    cells = challengers(sweep, records) if recipe.confirm_seeds else []
+    if not cells:
+        return None
+    choice, trial = cells[0], cells[0].trials[0]
+    rival = chosen_of_baseline(sweep, records)
+    theirs = {} if rival is None else rival.trials[0].params
+    own = None if rival is None else _own_fields(recipe.methods, rival.trials[0], beside=trial)
+    values = dict(sweep.recipe)
+    for path, value in {**theirs, **trial.params, **(own or {})}.items():
+        values = with_path(values, path, value, where=f"sweep.{path}")
+    first = max(recipe.seeds) + 1
+    methods: Json = {
+        name: method.model_dump(mode="json", exclude_unset=True) | {"reported": name in (trial.method, sweep.baseline)}
+        for name, method in recipe_from_values(values, where=f"sweep {sweep.name}").methods.items()
+    }
+    about = f"{choice.label}, best on dev of {counted(len(cells), 'cell')} of {sweep.name} beside the baseline"
+    also = f", and {rival.label}, best of the baseline's" if rival is not None and theirs and own is not None else ""
+    values |= {
+        "name": confirmed_name(sweep.name),
+        "about": f"{about}{also}, with seeds that chose nothing.",
+        "methods": methods,
+        "headline": trial.method,
+        "seeds": list(range(first, first + recipe.confirm_seeds)),
+        "sweep": {},
+        "confirm_seeds": 0,
+    }
+    return recipe_from_values(values, where=f"sweep {sweep.name}, confirmed")
+
+
+def _own_fields(methods: Mapping[str, Method], baseline: TrialRecord, *, beside: TrialRecord) -> dict[str, Json] | None:
+    """Return the fields of a recipe that set the grid values of the baseline's trial where they differ from another method's trial.
+
+    None if that is impossible: both need a method, or methods cannot change the section (a corpus). The fields change all methods that the
+    baseline needs, except those that set the value themselves.
+    """
+    needed = inputs_of(baseline.method, methods)
+    apart = needed.isdisjoint(inputs_of(beside.method, methods))
+    found: dict[str, Json] = {}
+    for path, value in baseline.params.items():
+        section, _, field = path.partition(".")
+        if beside.params.get(path, value) == value:
+            continue
+        if not apart or section not in CHANGED_BY_METHODS:
+            return None
+        heirs = (name for name in sorted(needed) if methods[name].objective is not None and field not in getattr(methods[name], section))
+        found |= {f"methods.{name}.{path}": value for name in heirs}
+    return found

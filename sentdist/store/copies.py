@@ -1,4 +1,4 @@
-"""Copies of remote artifacts on this machine's disk: each made once, and removed when the disk runs short."""
+"""Cache copies of remote artifacts on the local disk, and check files against their checksums once per process."""
 
 from __future__ import annotations
 
@@ -8,27 +8,33 @@ import shutil
 import stat
 import tempfile
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyarrow import fs
 
-from sentdist.cache import cache_folder
 from sentdist.errors import StoreError
+from sentdist.files import cache_folder
 from sentdist.store.access import not_written, reading, writing
-from sentdist.store.record import Record
+from sentdist.store.record import FileChecksum, Record, damage_of
 
-IN_USE_S = 24 * 3600.0  # a copy that somebody asked for since is left alone: a training may have its files open
-KEPT_FREE = 0.1  # of the disk: below this share, and where a new copy would find no room, old copies are removed
+IN_USE_S = 24 * 3600.0  # a copy used within this time is not removed: a training may have its files open
+KEPT_FREE = 0.1  # share of the disk to keep free: old copies are removed to reach it
 
 
 def copies_folder() -> Path:
-    """Where copies lie: below SENTDIST_CACHE, or the user's cache folder."""
+    """Return the folder of the copies, in SENTDIST_CACHE or the user's cache folder."""
     return cache_folder("artifacts")
 
 
 def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str) -> Path:
-    """The folder of the copy of an artifact, made now if there is none. path: of the artifact on the file system; shown: of its store.
+    """Return the folder of the local copy of an artifact; copy it if there is none.
+
+    Args:
+        path: Of the artifact on the file system.
+        shown: Address of the store, for errors.
 
     Raises:
         StoreError: the store cannot be read, or the local disk cannot be written.
@@ -50,19 +56,19 @@ def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str)
         raise
     except OSError as error:
         shutil.rmtree(scratch, ignore_errors=True)
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # which say that another process of this machine was faster
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # another process of this machine has copied it first
             raise not_written(str(copy.parent), error) from error
     return copy
 
 
 def keep_copy(copy: Path) -> None:
-    """Note that a copy is in use: what was used last is removed last."""
+    """Mark a copy as used now: the least recently used are removed first."""
     with suppress(FileNotFoundError):
         os.utime(copy)
 
 
 def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> list[Path]:
-    """Remove the copies that were used longest ago until `wanted_bytes` fit and a tenth of the disk stays free; returns those removed."""
+    """Remove the least recently used copies until `wanted_bytes` fit and a tenth of the disk stays free; return the removed ones."""
     now = time.time() if now is None else now
     disk = shutil.disk_usage(folder)
     missing = wanted_bytes + int(disk.total * KEPT_FREE) - disk.free
@@ -78,7 +84,7 @@ def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> l
 
 
 def _used_at(copy: Path) -> float | None:
-    """None: it is no folder, or another process has renamed or removed it."""
+    """Return when a copy was last used; None if it is no folder, or another process has renamed or removed it."""
     try:
         status = copy.stat()
     except FileNotFoundError:
@@ -87,9 +93,90 @@ def _used_at(copy: Path) -> float | None:
 
 
 def _num_bytes(copy: Path) -> int:
-    """The size of a copy; files that another process removes meanwhile count nothing."""
+    """Return the size of a copy, without files that another process removes meanwhile."""
     found = 0
     with suppress(FileNotFoundError):
         for path in copy.rglob("*"):
             found += path.lstat().st_size
     return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Stamp:
+    """Times and size of a file; they differ after a change."""
+
+    modified_ns: int
+    changed_ns: int
+    num_bytes: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _Stamp:
+        return cls(modified_ns=status.st_mtime_ns, changed_ns=status.st_ctime_ns, num_bytes=status.st_size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Mark:
+    """A verified file: its checksum, and its times and size then."""
+
+    checksum: FileChecksum
+    stamp: _Stamp
+    inode: int
+
+
+_whole: dict[str, _Mark] = {}  # by path
+
+
+def forget() -> None:
+    """Forget all verified files, as in a new process."""
+    _whole.clear()
+
+
+def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
+    """Return `damage_of` for the files that are not verified by this process, or have changed since."""
+    unseen = [name for name in names if not _is_as_seen(folder / name, checksums[name])]
+    before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed
+    damage = damage_of(folder, checksums, unseen)
+    if damage is None:
+        _whole.update(
+            {str(folder / name): _Mark(checksum=checksums[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
+        )
+    return damage
+
+
+class VerifiedFiles:
+    """Verified files below a folder that are in use; `change` detects later changes.
+
+    Files may be memory-mapped, so a file replaced by an equal one counts as changed. Marks are copied, because the new file may be verified
+    meanwhile.
+    """
+
+    def __init__(self, folder: Path, names: Iterable[str]) -> None:
+        self.folder = folder
+        self._marks = {name: _whole[path] for name in names if (path := str(folder / name)) in _whole}
+
+    def change(self) -> str | None:
+        """Describe the first file that was changed, replaced or moved; None if none was. Files with other times are read again."""
+        for name, mark in self._marks.items():
+            status = _status(self.folder / name)
+            if status is None:
+                return f"{name}: moved away while it was read"
+            if (stamp := _Stamp.of(status)) == mark.stamp:
+                continue
+            if status.st_ino != mark.inode:
+                return f"{name}: replaced while it was read"
+            if damage_of(self.folder, {name: mark.checksum}, [name]) is not None:
+                return f"{name}: changed while it was read"
+            self._marks[name] = _Mark(checksum=mark.checksum, stamp=stamp, inode=mark.inode)
+        return None
+
+
+def _is_as_seen(path: Path, checksum: FileChecksum) -> bool:
+    seen, status = _whole.get(str(path)), _status(path)
+    return seen is not None and status is not None and seen.checksum == checksum and seen.stamp == _Stamp.of(status)
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,32 +1,40 @@
-"""What in a store is of no use any more, and what depends on what."""
+"""Collect garbage in a store, find dependent artifacts, and forecast the work that is left of a plan."""
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+import statistics
 import time
-from collections.abc import Set
+from collections.abc import Callable, Set
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 
 from pyarrow import fs
 
-from sentdist.plan.stages import STAGES
+from sentdist.errors import duration
+from sentdist.plan.stage import Stage
+from sentdist.plan.stages import STAGES, Bank, Scores, Train
+from sentdist.plan.task_kinds import has_known_size
+from sentdist.plan.unroll import Plan
 from sentdist.store.access import reading, writing
+from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA
-from sentdist.store.scratch import maker_of
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, (*STAGES, STAGING, ASIDE)))})/|{RUNNING}/[0-9a-f]+$")
-UNFINISHED_KEPT_S = 30 * 24 * 3600.0  # checkpoints of a training that is not finished: whoever submits it again goes on from them
-ELSEWHERE_KEPT_S = 24 * 3600.0  # what a process of another machine makes: a shard may take hours, and its clock may be ahead
+UNFINISHED_KEPT_S = 30 * 24 * 3600.0  # checkpoints of an unfinished training: it resumes from them when submitted again
+ELSEWHERE_KEPT_S = 24 * 3600.0  # staging folders of other machines: a shard may take hours, and clocks may differ
 
 
 def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
-    """Places of no use, untouched for a while: data without a record, or that its record does not name, and staging folders, which
-    a crash left; what was moved aside; and checkpoints of trainings that are finished, or that nobody has gone on with for a month.
+    """Return unused places that were not modified for a while.
 
-    Only folders of the store's own kinds are looked at, so that a root named by mistake loses nothing. What a living process of this
-    machine writes stays.
+    These are: data without a record or not named by it, and staging folders, both left by crashes; damaged artifacts moved aside; and
+    checkpoints of trainings that are finished or were not continued for a month. Only folders of known kinds are considered, so that a
+    wrong root loses nothing. Files of running processes of this machine stay.
     """
     selector = fs.FileSelector(store.base, recursive=True, allow_not_found=True)
     newest: dict[str, float] = {}
@@ -38,7 +46,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
         parts = info.path.removeprefix(f"{store.base}/").split("/")
         if (info.type == fs.FileType.Directory and len(parts) > 2) or len(parts) < 2 or not OURS.match("/".join(parts[:2])):
             continue
-        if info.type == fs.FileType.Directory and info.mtime is None:  # of a bucket: perhaps a writer has just begun
+        if info.type == fs.FileType.Directory and info.mtime is None:  # of a bucket: a writer may just have started
             continue
         place, touched = "/".join(parts[:2]), info.mtime.timestamp() if info.mtime else 0.0
         if len(parts) > 3 and parts[0] in STAGES and parts[2].startswith(DATA):
@@ -60,7 +68,7 @@ def orphans(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
 
 
 def _kept_s(place: str, *, finished_keys: Set[str]) -> float:
-    """How long (s) it stays, whatever a person asks for: somebody who cannot be seen from here may need it."""
+    """Return the minimum age (s) for removal: processes of other machines may need the place."""
     kind, _, name = place.partition("/")
     if kind == RUNNING:
         return -math.inf if name in finished_keys else UNFINISHED_KEPT_S
@@ -69,7 +77,7 @@ def _kept_s(place: str, *, finished_keys: Set[str]) -> float:
 
 
 def collect_garbage(store: ArtifactStore, *, older_than_s: float = 3600.0) -> list[str]:
-    """Remove the orphans; returns the places of those that were still there, and still orphans."""
+    """Remove the orphans; return the places removed, without those that have gone or were finished meanwhile."""
     return [place for place in orphans(store, older_than_s=older_than_s) if _remove(store, place)]
 
 
@@ -87,7 +95,7 @@ def _remove(store: ArtifactStore, place: str) -> bool:
 
 
 def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
-    """The artifacts that were made from this one, directly or through others; each comes before those that it was made from."""
+    """Return the artifacts made from this one, directly or not; each comes before its inputs."""
     found: list[Artifact] = []
     keys = {artifact.key}
     left = list(store.artifacts())
@@ -101,3 +109,118 @@ def dependents(store: ArtifactStore, artifact: Artifact) -> list[Artifact]:
         ordered += [one for one in found if one.key not in needed]
         found = [one for one in found if one.key in needed]
     return ordered
+
+
+MAX_RECORDS = 40  # of each kind: enough for a median, and fast on an object store
+ENCODED_PER_TRAINED = 3.0  # sentences in the same time: no backward pass, which takes twice as long as a forward pass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KindForecast:
+    """Forecast for the stages of one kind."""
+
+    kind: str
+    mentions: int  # by trials
+    distinct: int
+    finished: int
+    sentences: int  # left to train on or encode; an upper bound: early stopping and repeated sentences reduce it
+    is_guessed: bool  # includes tasks of unknown size
+    sentences_per_s: float | None  # `likely_speed` in this store; None if unknown
+
+    @property
+    def missing(self) -> int:
+        return self.distinct - self.finished
+
+    @property
+    def seconds(self) -> float | None:
+        """Work left (s), one stage after another; None if the speed is unknown."""
+        if not self.missing:
+            return 0.0
+        if self.sentences_per_s is None:
+            return None
+        return self.sentences / self.sentences_per_s
+
+
+@dataclass(frozen=True, kw_only=True)
+class Forecast:
+    """The finished stages of a plan in a store, and the work left."""
+
+    kinds: tuple[KindForecast, ...]
+    finished: frozenset[str]  # keys
+
+    @property
+    def saved(self) -> int:
+        """Builds saved by sharing stages."""
+        return sum(kind.mentions - kind.distinct for kind in self.kinds)
+
+    @property
+    def seconds(self) -> float | None:
+        """All work left (s), one stage after another; None if the speed of a part is unknown."""
+        known = [kind.seconds for kind in self.kinds if STAGES[kind.kind].speed_of is not None]
+        return None if any(seconds is None for seconds in known) else sum(seconds for seconds in known if seconds is not None)
+
+    @property
+    def work_left(self) -> str:
+        """A sentence on the work left, for users."""
+        if not any(kind.missing for kind in self.kinds):
+            return "Nothing to build."
+        if self.seconds is None:
+            return "How long that takes is not known yet: this store has no earlier training or bank to estimate from."
+        return f"About {duration(max(1.0, self.seconds))} of work, one stage after another, at the speed of earlier runs in this store."
+
+
+def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
+    """Find the finished stages of a plan and estimate the rest; reads only records.
+
+    Raises:
+        StoreError: the store cannot be read.
+    """
+    finished = frozenset(store.get_all(plan.stages))
+    kinds = []
+    for kind in STAGES.values():
+        stages = [stage for stage in plan.stages if isinstance(stage, kind)]
+        if not stages:
+            continue
+        left = [stage for stage in stages if stage.key not in finished]
+        kinds.append(
+            KindForecast(
+                kind=kind.kind,
+                mentions=sum(plan.mentions[stage.key] for stage in stages),
+                distinct=len(stages),
+                finished=len(stages) - len(left),
+                sentences=sum(stage.num_sentences(plan.rows) for stage in left),
+                is_guessed=any(
+                    isinstance(stage, Scores) and not all(has_known_size(task, plan.rows) for task in stage.tasks) for stage in left
+                ),
+                sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
+            )
+        )
+    return Forecast(kinds=tuple(kinds), finished=finished)
+
+
+def likely_speed(kind: type[Stage], speed: Callable[[type[Stage]], float | None]) -> float | None:
+    """Return sentences per second of a kind by `speed`; for kinds that encode, else `ENCODED_PER_TRAINED` times those of trainings."""
+    if (known := speed(kind)) is not None or kind.speed_of != Bank.kind:
+        return known
+    training = speed(Train)
+    return None if training is None else ENCODED_PER_TRAINED * training
+
+
+def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
+    """Return the median sentences per second of the finished stages that forecast a kind; None if there are none."""
+    if kind.speed_of is None:
+        return None
+    artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
+    rates = [rate for artifact in artifacts if (rate := artifact.record.number("sentences_per_s")) is not None and rate > 0]
+    return statistics.median(rates) if rates else None
+
+
+def seconds_beside_steps(store: ArtifactStore) -> float | None:
+    """Return the median seconds of finished trainings besides steps: loading, dev scores, writing. None if there are none."""
+    artifacts = itertools.islice(store.artifacts(Train.kind), MAX_RECORDS)
+    found = []
+    for record in (artifact.record for artifact in artifacts):
+        steps = [seconds for name in record.results if name.startswith("seconds.") and (seconds := record.number(name)) is not None]
+        if steps:  # of one that was resumed, since then
+            found.append(max(0.0, record.seconds - (record.number("seconds_before") or 0.0) - sum(steps)))
+    return statistics.median(found) if found else None

@@ -1,32 +1,106 @@
-"""The folder of a local store, which must stay the one that was written first: a file system that is unmounted under a run leaves an
-empty folder behind, or none, and what is written there is lost to the store."""
+"""Storage on a local disk or mounted file system, with scratch folders that are removed after crashes.
+
+Every write checks that the store is still there: an unmounted file system leaves an empty folder, and files written into it are lost.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
+import socket
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from pyarrow import fs
 
-from sentdist.durable import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
 from sentdist.errors import StoreError
-from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, writing
-from sentdist.store.integrity import damage_of
-from sentdist.store.record import RECORD, Record
-from sentdist.store.scratch import scratch_folder
-from sentdist.store.slow_store import warn_if_silent
+from sentdist.files import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
+from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, warn_if_silent, writing
+from sentdist.store.record import RECORD, Record, damage_of
 from sentdist.store.storage import Storage, refuse_other_size
 
-STAGING = ".staging"  # what is being made; it stays when nothing is, so that the store is known by it
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+NAME = re.compile(r"sentdist-(?P<purpose>[a-z]+)~(?P<machine>.+)~(?P<pid>\d+)~[0-9a-f]{8}")
+
+
+@contextmanager
+def scratch_folder(parent: Path, purpose: str, *, mode: int = 0o700) -> Iterator[Path]:
+    """Make a folder below `parent` and remove it when the context ends; first remove those that killed processes of this machine left.
+
+    Args:
+        purpose: Lower-case word in the name of the folder.
+    """
+    remove_left(parent)
+    folder = parent / scratch_name(purpose)
+    folder.mkdir(mode=mode)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_name(purpose: str) -> str:
+    """Return a new name that contains its machine and process; see `maker_of`."""
+    return f"sentdist-{purpose}~{_machine()}~{os.getpid()}~{uuid.uuid4().hex[:8]}"
+
+
+def remove_left(parent: Path) -> list[Path]:
+    """Remove the scratch folders below `parent` whose processes are dead; those of other machines and users stay."""
+    left = []
+    with suppress(OSError):
+        left = [path for path in parent.iterdir() if _is_left(path)]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return left
+
+
+def maker_of(name: str) -> Literal["dead", "living", "elsewhere"] | None:
+    """Return whether the process that made a scratch folder still runs; "elsewhere" on another machine; None for other names."""
+    found = NAME.fullmatch(name)
+    if found is None:
+        return None
+    if found["machine"] != _machine():
+        return "elsewhere"
+    try:
+        os.kill(int(found["pid"]), 0)
+    except ProcessLookupError:
+        return "dead"
+    except OSError:  # another user's
+        return "living"
+    return "living"
+
+
+def _is_left(path: Path) -> bool:
+    try:
+        return maker_of(path.name) == "dead" and path.lstat().st_uid == os.getuid() and not path.is_symlink()
+    except OSError:
+        return False
+
+
+@cache
+def _machine() -> str:
+    """Return host, namespace of process ids and boot id, if available: process ids are unique only within these.
+
+    Outside containers all hosts have the same namespace, and machines made from one image may have the same name.
+    """
+    namespace = boot = "0"
+    with suppress(OSError):
+        namespace = str(os.stat("/proc/self/ns/pid").st_ino)
+        boot = BOOT_ID.read_text()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9.-]', '-', socket.gethostname())[:40]}-{namespace}-{boot}"
+
+
+STAGING = ".staging"  # unfinished artifacts; the folder stays when empty and marks the store
 
 
 class LocalStorage(Storage):
-    """Each folder appears and goes by one rename."""
+    """Storage on a file system: each folder appears and disappears by one rename."""
 
     is_shared = True
 
@@ -43,11 +117,11 @@ class LocalStorage(Storage):
         return reading(self._shown, awaited=True)
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder of the store with its parents, each name on the disk.
+        """Make a folder of the store with its parents, synced to disk.
 
         Raises:
-            StoreError: the store is not where it was.
-            OSError: what the disk says.
+            StoreError: the store has disappeared.
+            OSError: an error of the disk.
         """
         if not self.was_written:
             self._begin()
@@ -59,17 +133,15 @@ class LocalStorage(Storage):
         try:
             make_folder(self._staging)
         except FileNotFoundError as error:
-            raise StoreError(
-                where=self._shown, found="a place where no folder can be made", expected="a store that can be written",
-                remedy="Name another: --store, store= in Python, or SENTDIST_STORE.",
-            ) from error  # fmt: skip
+            expected, remedy = "a store that can be written", "Name another: --store, store= in Python, or SENTDIST_STORE."
+            raise StoreError(where=self._shown, found="a path where no folder can be made", expected=expected, remedy=remedy) from error
 
     def check(self) -> None:
         if self.was_written and not self._is_there():
             raise StoreError(
                 where=self._shown,
-                found=f"no {STAGING} in it any more, which every store has once it was written",
-                expected="the store that this run began with",
+                found=f"its {STAGING} has disappeared, which every store keeps after the first write",
+                expected="the store that this run started with",
                 remedy=BRING_BACK,
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
 
@@ -82,7 +154,7 @@ class LocalStorage(Storage):
 
     def move(self, place: str, target: str) -> None:
         source, moved = self._base / place, self._base / target
-        if source.is_symlink():  # into a folder of its own, or a note beside what was moved would be written through the link
+        if source.is_symlink():  # into a new folder, otherwise the note on the move would be written through the link
             self.make_folder(moved)
             moved /= source.name
         self.make_folder(moved.parent)
@@ -112,7 +184,7 @@ class LocalStorage(Storage):
         fs.copy_files(str(folder), self.address(place))
 
     def add_files(self, folder: Path, place: str) -> None:
-        """Files are renamed, not copied."""
+        """Move files by renaming."""
         target = self._base / place
         sync_tree(folder)
         make_folder(target)
@@ -126,7 +198,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def scratch(self, purpose: str, *, mode: int = 0o700) -> Iterator[Path]:
-        """A folder of the store itself, so that files need no copy."""
+        """Make a scratch folder in the store itself, so that files need no copy."""
         self.make_folder(self._staging)
         with scratch_folder(self._staging, purpose, mode=mode) as folder:
             yield folder
@@ -147,7 +219,7 @@ class LocalStorage(Storage):
         return self._base / record.place
 
     def keep(self, folder: Path) -> None:
-        """Nothing to do: there are no copies."""
+        """Do nothing: there are no copies."""
 
     def remove_copy(self, folder: Path) -> bool:
         return False
@@ -157,13 +229,12 @@ class LocalStorage(Storage):
             return damage_of(self.files_of(record), record.checksums, record.files)
 
     def free_bytes(self) -> int | None:
-        """The store need not exist yet."""
-        with self.reading():
+        with self.reading():  # the store may not exist yet
             folder = next(path for path in (self._base, *self._base.parents) if path.is_dir())
             return shutil.disk_usage(folder).free
 
     def _is_there(self) -> bool:
-        """Asked by an attempt to make the folder, too: a file server's client may still remember that it was not there."""
+        """Check also by an attempt to make the folder: clients of file servers may cache its absence."""
         if self._staging.is_dir():
             return True
         try:

@@ -1,7 +1,7 @@
-"""The folders of a store on an object store, which knows only objects: a folder is what lies below its name at a moment.
+"""Storage in an object store, where a folder is just the objects below a prefix.
 
-What leaves one is what lay there at first, its record before all else: so nobody takes half a folder for a whole one,
-and whoever begins to build the artifact again meanwhile keeps what is new, for each writer's files have a folder of their own.
+Moves and removals start with the record, so that no partial folder counts as an artifact, and include only the objects found first. Each
+writer has a separate data folder, so a concurrent rebuild of the artifact keeps its files.
 """
 
 from __future__ import annotations
@@ -20,21 +20,20 @@ from pyarrow import fs
 
 from sentdist.store.access import disk_errors_of_store, reading, writing
 from sentdist.store.copies import copy_of, keep_copy
-from sentdist.store.integrity import damage_of_content
-from sentdist.store.record import RECORD, Record
-from sentdist.store.scratch import scratch_folder
+from sentdist.store.local_storage import scratch_folder
+from sentdist.store.record import RECORD, Record, damage_of_content
 from sentdist.store.storage import Storage, content_at, refuse_other_size
 
-AT_ONCE = 8  # objects that are written at the same time
+AT_ONCE = 8  # objects written at the same time
 CHUNK = 1 << 20  # bytes
-DATA = "data-"  # how the folder of one writer's files begins, below the place of the artifact
+DATA = "data-"  # prefix of the folder with the files of one writer, below the place of the artifact
 
 
 def write_object(filesystem: fs.FileSystem, path: str, content: bytes) -> None:
-    """Write an object that is whole or not there, whatever signal comes meanwhile.
+    """Write an object completely or not at all, even if a signal arrives.
 
-    In a thread of its own: a signal raises in the main thread, and a stream that is left by an error before all was written publishes what
-    it has by then, at the worst an empty object in place of a good one.
+    Uses a separate thread: signals raise in the main thread, and a stream closed by an exception publishes what it has so far, possibly an
+    empty object in place of a good one.
     """
     with ThreadPoolExecutor(1) as one:
         one.submit(_write, filesystem, path, BytesIO(content)).result()
@@ -43,8 +42,8 @@ def write_object(filesystem: fs.FileSystem, path: str, content: bytes) -> None:
 def write_objects(filesystem: fs.FileSystem, folder: Path, target: str) -> None:
     """Write each file of a local folder as an object below `target`, several at a time.
 
-    pyarrow's `copy_files` does not say so where a server refuses a small object (25.0, with `allow_delayed_open`), and writes an object for
-    each folder, which nothing reads.
+    pyarrow's `copy_files` hides it if a server refuses a small object (25.0, with `allow_delayed_open`), and writes an unused object for
+    each folder.
     """
 
     def write(path: Path) -> None:
@@ -65,10 +64,10 @@ def _is_of_writer(name: str) -> bool:
 
 
 class ObjectStorage(Storage):
-    """Every process has copies of what it reads, on the disk of its machine."""
+    """Storage in an object store; processes read local copies."""
 
     is_shared = False
-    was_written = False  # there is nothing to make: a bucket has no folders
+    was_written = False  # nothing to create: a bucket has no folders
 
     def __init__(self, filesystem: fs.FileSystem, base: str, shown: str) -> None:
         self._filesystem = filesystem
@@ -79,15 +78,15 @@ class ObjectStorage(Storage):
         return f"{self._shown}/{place}"
 
     def reading(self) -> AbstractContextManager[None]:
-        return reading(self._shown)  # servers give up by themselves
+        return reading(self._shown)  # requests to servers time out
 
     def check(self) -> None:
-        """Nothing to do: a server that is away says so."""
+        """Do nothing: requests to an unavailable server fail."""
 
     def publish(self, folder: Path, record: Record) -> None:
-        """Copy the files to a folder of their own, then write the record that names it, unless another writer was faster.
+        """Copy the files to a new folder, then write the record that names it, unless another writer committed first.
 
-        The files of two writers of one artifact never lie over one another, so each record stands for files that one of them wrote.
+        Files of two writers of one artifact are never mixed, so each record belongs to files of one writer.
         """
         record = record.model_copy(update={"data": f"{DATA}{uuid.uuid4().hex[:12]}"})
         target = f"{self._base}/{record.files_place}"
@@ -106,7 +105,7 @@ class ObjectStorage(Storage):
         self._leave(place, move)
 
     def remove(self, place: str) -> None:
-        """The files of a writer lie in a folder of their own, and go in one request."""
+        """Remove the record, then the folder of each writer in one request."""
 
         def remove(source: str, name: str) -> None:
             if _is_of_writer(name):
@@ -120,8 +119,7 @@ class ObjectStorage(Storage):
         write_object(self._filesystem, f"{self._base}/{place}", content)
 
     def append_line(self, place: str, line: str, *, size: int | None) -> int:
-        """An object cannot grow: it is written again."""
-        with self.reading():
+        with self.reading():  # objects cannot grow: write it again
             before = content_at(self._filesystem, f"{self._base}/{place}") or b""
         refuse_other_size(self.address(place), size, len(before))
         self.write(place, content := before + line.encode() + b"\n")
@@ -182,7 +180,7 @@ class ObjectStorage(Storage):
             source = f"{self._base}/{place}/{name}"
             try:
                 leave(source, name)
-            except OSError as error:  # servers name an absent object in ways of their own
+            except OSError as error:  # servers report absent objects in different ways
                 if self._filesystem.get_file_info(source).type != fs.FileType.NotFound:
                     raise
                 if name == names[0]:

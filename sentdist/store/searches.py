@@ -1,4 +1,4 @@
-"""What a search has tried, and what came of it: lines that are added as things happen, and the value that they come to."""
+"""Logs of searches: append and read events, derive the state and record of a search, and keep curves of pruned trainings."""
 
 from __future__ import annotations
 
@@ -18,90 +18,83 @@ from sentdist.store.store import ArtifactStore
 TrialState = Literal["running", "finished", "pruned", "failed"]
 
 SEARCHES = "searches"
-SEAL_LENGTH = 8  # hex digits of the sha256 that stands before each line
+SEAL_LENGTH = 8  # hex digits of the sha256 that precedes each line
 
 log = logging.getLogger(__name__)
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")  # a newer version may note more
+    model_config = ConfigDict(frozen=True, extra="ignore")  # newer versions may add fields
 
 
 class SearchBegun(_Value):
-    """A search was submitted. identity: what its suggestions follow from; lines before one with another identity are another search."""
+    """A search was submitted. A change of `identity` starts another search."""
 
     what: Literal["begun"] = "begun"
-    identity: str
+    identity: str  # digest of all that determines the suggestions
     recipe: dict[str, Json]
-    methods: dict[str, tuple[str, ...]]  # that are searched -> the fields of the space that make a difference to them
+    methods: dict[str, tuple[str, ...]]  # searched method -> the fields of the space that affect it
     at: float = Field(default_factory=time.time)
 
 
 class TrialSuggested(_Value):
-    """A trial begins. train: key of its whole training. forecast_s: of what the store lacked of it, None where no speed was known."""
+    """A trial starts."""
 
     what: Literal["suggested"] = "suggested"
     number: int
     method: str
     suggestion: dict[str, Json]  # dotted field -> value
-    train: str
-    forecast_s: float | None = None
+    train: str  # key of the complete training
+    forecast_s: float | None = None  # of the work that the store lacks; None if the speed is unknown
     at: float = Field(default_factory=time.time)
 
 
 class RungReached(_Value):
-    """A trial has come to a share of its training.
-
-    key, place: of the stage that holds it: an unfinished training, or at share 1 the training itself. step: optimizer steps until then.
-    dev: best dev score until then (× 100). last_dev: the one at its end. sentences: trained on in this training until then.
-    seconds: that this training took until then. paid_s: that had to be spent because the store lacked it, with all that it needs (entropy
-    encoders, banks) and no other trial had paid for; 0 for what was there. paid_sentences: likewise, trained on. paid_for: keys of those
-    stages.
-    """
+    """A trial has reached a share of its training."""
 
     what: Literal["rung"] = "rung"
     number: int
     share: float
-    key: str
-    place: str | None = None  # None in records of older versions
-    step: int
-    dev: float
-    last_dev: float
-    sentences: int
-    seconds: float
-    paid_s: float = 0.0
-    paid_sentences: int = 0
-    paid_for: tuple[str, ...] = ()
+    key: str  # of the stage: a rung, or at share 1 the training itself
+    place: str | None = None  # of the stage; None in records of older versions
+    step: int  # optimizer steps so far
+    dev: float  # best dev score so far (× 100)
+    last_dev: float  # latest dev score (× 100)
+    sentences: int  # trained on so far in this training
+    seconds: float  # of this training so far
+    paid_s: float = 0.0  # new work caused by the trial, inputs (entropy encoders, banks) included, that no other trial has paid for
+    paid_sentences: int = 0  # likewise, trained on
+    paid_for: tuple[str, ...] = ()  # keys of those stages
     at: float = Field(default_factory=time.time)
 
 
 class TrialEnded(_Value):
-    """A trial is over. error: in one line, of a failed one."""
+    """A trial has ended."""
 
     what: Literal["ended"] = "ended"
     number: int
     state: Literal["finished", "pruned", "failed"]
-    error: str | None = None
+    error: str | None = None  # one line, of a failed trial
     at: float = Field(default_factory=time.time)
 
 
 class Finalist(_Value):
-    """What dev chose for a method. place: 1 is the best of its method. cells: seed -> key of the scores on test."""
+    """A trial chosen by dev score for its method."""
 
     number: int  # of its trial
     method: str
-    place: int
+    place: int  # 1 is the best of its method
     suggestion: dict[str, Json]
     dev: float  # × 100, with the recipe's first seed
-    cells: dict[int, str]
+    cells: dict[int, str]  # seed -> key of the test scores
 
 
 class FinalistsChosen(_Value):
-    """The search is over, and these are trained with all seeds. reason: why it is over, for people."""
+    """The search is over; the finalists are trained with all seeds."""
 
     what: Literal["chosen"] = "chosen"
     finalists: tuple[Finalist, ...]
-    reason: str
+    reason: str  # why the search is over, for users
     at: float = Field(default_factory=time.time)
 
 
@@ -119,7 +112,7 @@ _EVENT: TypeAdapter[SearchEvent] = TypeAdapter(SearchEvent)
 
 
 class SearchTrial(_Value):
-    """One suggestion and what came of it, rung by rung."""
+    """A suggestion and its results at each rung."""
 
     number: int  # counted from 0 over all methods, in the order of suggestions
     method: str
@@ -132,72 +125,75 @@ class SearchTrial(_Value):
 
     @property
     def dev(self) -> float | None:
-        """Best dev score until its last rung (× 100); None before the first."""
+        """Best dev score up to its last rung (× 100); None before the first."""
         return self.rungs[-1].dev if self.rungs else None
 
     @property
     def paid_s(self) -> float:
-        """The price of the trial: seconds of work that it has caused."""
+        """Seconds of work that the trial has caused."""
         return sum(rung.paid_s for rung in self.rungs)
 
     @property
     def training_s(self) -> float:
-        """Its whole training at its pace so far, without what it needs beside (entropy encoders, banks)."""
+        """Estimated seconds of its complete training at its speed so far, without inputs (entropy encoders, banks)."""
         return sum(rung.seconds / rung.share for rung in self.rungs[-1:])
 
     @property
     def whole_s(self) -> float:
-        """The price at its end: what it needs beside is paid once."""
+        """Estimated seconds of work at its end; inputs are paid once."""
         return self.paid_s + self.training_s - sum(rung.seconds for rung in self.rungs[-1:])
 
     @property
     def paid_sentences(self) -> int:
-        """Sentences that were trained on for it."""
+        """Sentences trained on for the trial."""
         return sum(rung.paid_sentences for rung in self.rungs)
 
 
 class SearchRecord(_Value):
-    """All that is known of a search."""
+    """The state of a search."""
 
     name: str
     identity: str
     recipe: dict[str, Json]
-    methods: dict[str, tuple[str, ...]]  # that are searched -> the fields of the space that make a difference to them
-    trials: tuple[SearchTrial, ...]  # in the order in which they ended; those that run come last
+    methods: dict[str, tuple[str, ...]]  # searched method -> the fields of the space that affect it
+    trials: tuple[SearchTrial, ...]  # in the order in which they ended; running ones last
     finalists: tuple[Finalist, ...]
     reason: str | None  # why it is over; None: it is not
     spent_hours: float  # between the first and the last line of each submission
-    events: tuple[SearchEvent, ...]  # as they happened: what is reported to a searcher again
+    events: tuple[SearchEvent, ...]  # in order, to replay for the sampler
 
     def of_method(self, method: str) -> tuple[SearchTrial, ...]:
-        """The trials of a method, in the order of `trials`."""
+        """Return the trials of a method, in the order of `trials`."""
         return tuple(trial for trial in self.trials if trial.method == method)
 
     @property
     def spent_sentences(self) -> int:
-        """Sentences that were trained on for all trials."""
+        """Sentences trained on for all trials."""
         return sum(trial.paid_sentences for trial in self.trials)
 
 
 def append_event(store: ArtifactStore, name: str, event: SearchEvent, *, size: int | None = None) -> int:
-    """Note what happened; on the disk when this returns. size: what this returned last, to the same process; None: nothing yet.
+    """Append an event, durable when this returns, and return the new size of the log in bytes.
+
+    Args:
+        size: The last returned size; None for the first event of this process.
 
     Raises:
-        StoreError: the store is full or cannot be written, or another process has noted something since: two that carry one search out
-            would take each other's scores for their own.
+        StoreError: the store is full or cannot be written, or another process has appended an event: two processes of one search would
+            mix up their scores.
     """
     text = event.model_dump_json()
     return store.files.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}", size=size)
 
 
 def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
-    """All lines of all searches of that name, oldest first; a line that is damaged is left out, with a warning.
+    """Return the events of all searches of that name, oldest first; log a warning for damaged lines.
 
     Raises:
         StoreError: the store cannot be read.
     """
     text = store.files.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or ""
-    lines = text.split("\n")  # not at U+2028, which JSON leaves as it is
+    lines = text.split("\n")  # not at U+2028, which JSON does not escape
     events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
     if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
         log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))
@@ -205,12 +201,12 @@ def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
 
 
 def search_names(store: ArtifactStore) -> list[str]:
-    """Names of the searches that were started with this store."""
+    """Return the names of the searches that were started with this store."""
     return [name.removesuffix(".jsonl") for name in store.files.names(SEARCHES) if name.endswith(".jsonl")]
 
 
 def find_search(store: ArtifactStore, name: str) -> SearchRecord | None:
-    """The newest search of that name; None where there is none, as for a sweep."""
+    """Return the newest search of that name; None if there is none, as for a sweep."""
     events = latest(load_events(store, name))
     return None if not events else search_record(name, events)
 
@@ -223,15 +219,13 @@ def load_search(store: ArtifactStore, name: str) -> SearchRecord:
     """
     found = find_search(store, name)
     if found is None:
-        raise StoreError(
-            where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started",
-            remedy="Run `sentdist sweep` first, with a recipe that has `search:`.",
-        )  # fmt: skip
+        remedy = "Run `sentdist sweep` first, with a recipe that has `search:`."
+        raise StoreError(where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started", remedy=remedy)
     return found
 
 
 def latest(events: Sequence[SearchEvent], *, identity: str | None = None) -> tuple[SearchEvent, ...]:
-    """The lines of the newest search (of an identity): those since the last one that began as another."""
+    """Return the events of the newest search; empty if it has another identity than the given one."""
     kept: list[SearchEvent] = []
     current = None
     for event in events:
@@ -245,7 +239,7 @@ def latest(events: Sequence[SearchEvent], *, identity: str | None = None) -> tup
 
 
 def search_record(name: str, events: Sequence[SearchEvent]) -> SearchRecord:
-    """What lines come to. The first is a `SearchBegun`."""
+    """Return the record of a search from its events. The first is a `SearchBegun`."""
     state = SearchState()
     for event in events:
         state.take(event)
@@ -253,23 +247,21 @@ def search_record(name: str, events: Sequence[SearchEvent]) -> SearchRecord:
 
 
 class SearchState:
-    """What the lines of a search come to, taken one after another: whoever reads them back and whoever notes them knows the same.
-    Lines of a trial whose beginning is lost count for nothing, and so does a rung that is noted twice.
+    """The state of a search, updated event by event: the same for the process that runs it and for readers of its log.
 
-    trials: by number; those that ended in the order in which they did, behind those that were suggested before. rungs: in order of arrival.
-    chosen: the last choice. is_over: whether it was made since the search began, or began again.
+    Events of a trial without a `TrialSuggested`, and repeated rungs, are ignored.
     """
 
     def __init__(self) -> None:
         self.events: list[SearchEvent] = []
-        self.trials: dict[int, SearchTrial] = {}
-        self.rungs: list[RungReached] = []
-        self.chosen: FinalistsChosen | None = None
-        self.is_over = False
+        self.trials: dict[int, SearchTrial] = {}  # by number; a trial moves to the end when it ends
+        self.rungs: list[RungReached] = []  # in order of arrival
+        self.chosen: FinalistsChosen | None = None  # the last choice
+        self.is_over = False  # whether the choice was made since the last `SearchBegun`
         self._begun: SearchBegun | None = None
 
     def take(self, event: SearchEvent) -> None:
-        """One line more."""
+        """Update the state with an event."""
         self.events.append(event)
         match event:
             case SearchBegun():
@@ -287,20 +279,20 @@ class SearchState:
                         update |= {"state": "running", "error": None}
                     self.trials[event.number] = trial.model_copy(update=update)
                     self.rungs.append(event)
-            case TrialEnded() if event.number in self.trials:  # put behind those that ended before
+            case TrialEnded() if event.number in self.trials:  # move to the end
                 ended = self.trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
                 self.trials[event.number] = ended
             case FinalistsChosen():
                 self.chosen, self.is_over = event, True
 
     def devs_before(self, trial: SearchTrial) -> list[float]:
-        """Dev scores of the trials of its method that reached its last rung before it, in order of arrival."""
+        """Return the dev scores of the trials of its method that reached its last rung before it, in order of arrival."""
         last = trial.rungs[-1]
-        there = (one for one in self.rungs if one.share == last.share and self.trials[one.number].method == trial.method)
-        return [one.dev for one in takewhile(lambda one: one.number != trial.number, there)]
+        reached = (one for one in self.rungs if one.share == last.share and self.trials[one.number].method == trial.method)
+        return [one.dev for one in takewhile(lambda one: one.number != trial.number, reached)]
 
     def best_dev(self, method: str) -> float | None:
-        """The best dev score of a method's finished trials; None while there is none."""
+        """Return the best dev score of a method's finished trials; None while there is none."""
         return max(
             (one.dev for one in self.trials.values() if one.method == method and one.state == "finished" and one.dev is not None),
             default=None,
@@ -308,7 +300,7 @@ class SearchState:
 
     @property
     def spent_sentences(self) -> int:
-        """Sentences that were trained on for all trials."""
+        """Sentences trained on for all trials."""
         return sum(one.paid_sentences for one in self.rungs)
 
     @property
@@ -318,12 +310,12 @@ class SearchState:
 
     @property
     def spent_hours(self) -> float:
-        """Between the first and the last line of each submission."""
+        """Hours between the first and the last line of each submission."""
         return sum(_submissions(self.events)) / 3600
 
     def record(self, name: str) -> SearchRecord:
-        """As a value."""
-        assert self._begun is not None, "a search begins with its recipe"
+        """Return the state as a record."""
+        assert self._begun is not None, "the first event is SearchBegun"
         ended = [trial for trial in self.trials.values() if trial.state != "running"]
         return SearchRecord(
             name=name,
@@ -339,7 +331,7 @@ class SearchState:
 
 
 def _submissions(events: Sequence[SearchEvent]) -> Iterator[float]:
-    """Seconds of each submission until it chose, or until its last line."""
+    """Yield the seconds of each submission, up to its choice of finalists or its last line."""
     first = last = 0.0
     for event in events:
         if isinstance(event, SearchBegun):
@@ -356,9 +348,44 @@ def _event(line: str) -> SearchEvent | None:
         return None
     try:
         return _EVENT.validate_json(text)
-    except ValueError:  # of an older version, perhaps
+    except ValueError:  # possibly of another version
         return None
 
 
 def _seal(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:SEAL_LENGTH]
+
+
+HISTORY_FILE = "history.jsonl"  # in the folder of a training; of a rung, in the folder of its checkpoint
+
+
+def read_curve(store: ArtifactStore, place: str, *, within: str = "") -> str:
+    """Return the text of the history of an artifact, in its folder `within`; "" if there is none.
+
+    Raises:
+        StoreError: the store cannot be read, or the file is no text.
+    """
+    artifact = store.at(place)
+    return "" if artifact is None else store.files.read_text(f"{artifact.record.files_place}/{within}{HISTORY_FILE}") or ""
+
+
+def keep_pruned_curve(store: ArtifactStore, train: str, lines: str) -> None:
+    """Store the history of a pruned training. train: its key.
+
+    Raises:
+        StoreError: the store is full or cannot be written.
+    """
+    store.files.write_text(_place(train), lines)
+
+
+def read_pruned_curve(store: ArtifactStore, train: str) -> str:
+    """Return the stored history of a pruned training; "" if it was not pruned, or by an older version.
+
+    Raises:
+        StoreError: the store cannot be read, or the file is no text.
+    """
+    return store.files.read_text(_place(train)) or ""
+
+
+def _place(train: str) -> str:
+    return f"{SEARCHES}/curves/{train}.jsonl"

@@ -1,4 +1,4 @@
-"""What a store needs of the place where it lies: a disk (`LocalStorage`) or an object store (`ObjectStorage`)."""
+"""The interface of storage, implemented by `LocalStorage` (disk) and `ObjectStorage`, and plain files of a store."""
 
 from __future__ import annotations
 
@@ -9,96 +9,99 @@ from typing import Protocol
 from pyarrow import fs
 
 from sentdist.errors import StoreError
-from sentdist.reading import unreadable
+from sentdist.files import unreadable
+from sentdist.store.access import writing
 from sentdist.store.record import Record
 
 
 class Storage(Protocol):
-    """Where the files of a store lie. A `place` is a path below its root.
+    """Storage of the files of a store. A `place` is a path below its root.
 
-    Methods raise an OSError with what the disk or the server says, or a StoreError where that is said here.
-    is_shared: whether all workers read and write the files where they lie; else each has copies of its own.
-    was_written: whether the store was written, by this process or by the one that sent the store here; then it is not made again.
+    Methods raise OSErrors of the disk or the server, or a StoreError where documented.
     """
 
-    is_shared: bool
-    was_written: bool
+    is_shared: bool  # all workers access the files directly; else each machine has copies
+    was_written: bool  # by this process or by the sender of the store; then it is not created again
 
     def address(self, place: str) -> str:
-        """The address of a place, for records and people."""
+        """Return the address of a place, for records and users."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """While a small thing is read: what fails is raised as a StoreError."""
+        """Convert errors to StoreError within the context, for small reads."""
         ...
 
     def check(self) -> None:
-        """StoreError unless the store is where it was, if it was written."""
+        """Raise StoreError if the store was written and has disappeared."""
         ...
 
     def publish(self, folder: Path, record: Record) -> None:
-        """Have a staged folder appear in its place with its record, unless another writer was faster."""
+        """Move a staged folder to its place with its record, unless another writer committed first."""
         ...
 
     def move(self, place: str, target: str) -> None:
-        """Move a folder; FileNotFoundError: there is none, or another process was faster."""
+        """Move a folder; raise FileNotFoundError if there is none, or another process moved it first."""
         ...
 
     def remove(self, place: str) -> None:
-        """Remove a folder; FileNotFoundError: as for `move`."""
+        """Remove a folder; raise FileNotFoundError as `move` does."""
         ...
 
     def write(self, place: str, content: bytes) -> None:
-        """Write a file, which appears whole or not at all."""
+        """Write a file atomically."""
         ...
 
     def append_line(self, place: str, line: str, *, size: int | None) -> int:
-        """Add a line to a file; its size then. size: that the file must have before, None: any. StoreError for another one."""
+        """Append a line to a file and return its size (bytes); raise StoreError unless it was `size` before (None: any)."""
         ...
 
     def write_folder(self, folder: Path, place: str) -> None:
-        """Copy the files of a local folder over what lies at a place."""
+        """Copy the files of a local folder to a place, over existing ones."""
         ...
 
     def add_files(self, folder: Path, place: str) -> None:
-        """Bring the files of a scratch folder to a place where others may lie; they last when this returns, and the folder may be empty."""
+        """Move or copy the files of a scratch folder to a place that may have others; they are durable when this returns."""
         ...
 
     def scratch(self, purpose: str, *, mode: int = 0o700) -> AbstractContextManager[Path]:
-        """A local folder to write into, from which files come into the store; it goes when the context ends. See `scratch_folder`."""
+        """Make a local folder for files to be added to the store; it is removed when the context ends. See `scratch_folder`."""
         ...
 
     def staged(self) -> AbstractContextManager[Path]:
-        """As `scratch`, for an artifact; what a disk fails at is raised as a StoreError."""
+        """Like `scratch`, for an artifact; errors of the disk are raised as StoreError."""
         ...
 
     def local(self, place: str) -> AbstractContextManager[Path]:
-        """A local folder with what lies at a place: that itself, or a copy that goes when the context ends."""
+        """Return a local folder with the files at a place: the place itself, or a copy that is removed when the context ends."""
         ...
 
     def files_of(self, record: Record) -> Path:
-        """A local folder with the files of an artifact: its own, or a copy that stays on this machine."""
+        """Return a local folder with the files of an artifact: in the store, or a copy that stays on this machine."""
         ...
 
     def keep(self, folder: Path) -> None:
-        """What `files_of` gave is in use: of copies, that which was used last is removed last."""
+        """Mark a folder from `files_of` as used now: the least recently used copies are removed first."""
         ...
 
     def remove_copy(self, folder: Path) -> bool:
-        """Remove what `files_of` gave if it is a copy; whether it was."""
+        """Remove a folder from `files_of` if it is a copy; return whether it is."""
         ...
 
     def damage(self, record: Record) -> str | None:
-        """What is wrong with the files of an artifact as they lie in the store, each read again; None: nothing."""
+        """Describe the first damaged file of an artifact in the store, reading all again; None if there is none."""
         ...
 
     def free_bytes(self) -> int | None:
-        """Free bytes of the disk; None of an object store."""
+        """Return the free bytes of the disk; None for an object store."""
         ...
 
 
 def content_at(filesystem: fs.FileSystem, path: str) -> bytes | None:
-    """The bytes of a file; None if there is no such file. StoreError for a folder, pipe or device: opening a pipe may wait forever."""
+    """Return the bytes of a file; None if it does not exist.
+
+    Raises:
+        StoreError: a folder, pipe or device; opening a pipe may block forever.
+    """
     try:
         if isinstance(filesystem, fs.LocalFileSystem) and Path(path).exists() and (found := unreadable(Path(path))) is not None:
             raise StoreError(where=path, found=found, expected="a file", remedy="Move it out of the store and run again.")
@@ -109,9 +112,86 @@ def content_at(filesystem: fs.FileSystem, path: str) -> bytes | None:
 
 
 def refuse_other_size(address: str, expected: int | None, found: int) -> None:
-    """Raise StoreError where a file that one process writes has grown by another. expected: None where any size is right."""
+    """Raise StoreError if another process has appended to a file. expected: its size in bytes; None: any."""
     if expected not in (None, found):
-        raise StoreError(
-            where=address, found="lines of another process", expected="one process that writes it",
-            remedy="It was submitted a second time: follow that one. What is finished is kept.",
-        )  # fmt: skip
+        remedy = "It was submitted a second time: follow that run. Finished work is kept."
+        raise StoreError(where=address, found="lines of another process", expected="a single writing process", remedy=remedy)
+
+
+class PlainFiles:
+    """Read and write single files of a store by place.
+
+    Every method raises StoreError if the store cannot be read or written.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, base: str, shown: str, storage: Storage) -> None:
+        self._filesystem = filesystem
+        self._base = base
+        self._shown = shown
+        self._storage = storage
+
+    def write_text(self, place: str, text: str) -> str:
+        """Write a file atomically; return its address."""
+        with writing(self._shown):
+            self._storage.write(place, text.encode())
+        return self.uri(place)
+
+    def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
+        """Append a line to a file, durable when this returns, and return the new size of the file in bytes.
+
+        Args:
+            size: Expected size before, as returned last to the only writer; None: any.
+
+        Raises:
+            StoreError: another size.
+        """
+        with writing(self._shown):
+            return self._storage.append_line(place, line, size=size)
+
+    def write_folder(self, folder: Path, place: str) -> str:
+        """Copy a local folder, such as a report, to a place, over existing files; return the address."""
+        with writing(self._shown):
+            self._storage.write_folder(folder, place)
+        return self.uri(place)
+
+    def read_text(self, place: str, *, errors: str = "strict") -> str | None:
+        """Return the text of a file; None if it does not exist.
+
+        Args:
+            errors: As for `bytes.decode`.
+
+        Raises:
+            StoreError: the store cannot be read, or the file is not UTF-8.
+        """
+        content = self.content(place)
+        try:
+            return None if content is None else content.decode(errors=errors)
+        except UnicodeDecodeError as error:
+            raise StoreError(
+                where=f"{self._shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."
+            ) from None
+
+    def content(self, place: str) -> bytes | None:
+        """Return the bytes of a file; None if it does not exist."""
+        with self._storage.reading():
+            content = content_at(self._filesystem, f"{self._base}/{place}")
+            if content is None:
+                self._storage.check()  # files of an unmounted file system must not count as absent
+            return content
+
+    def names(self, place: str) -> list[str]:
+        """Return the sorted names of the files in a folder of the store; empty if it does not exist."""
+        return self._names(place, fs.FileType.File)
+
+    def folder_names(self, place: str) -> list[str]:
+        """Like `names`, for the folders in it."""
+        return self._names(place, fs.FileType.Directory)
+
+    def _names(self, place: str, kind: fs.FileType) -> list[str]:
+        with self._storage.reading():
+            infos = self._filesystem.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == kind)
+
+    def uri(self, place: str) -> str:
+        """Return the address of a place."""
+        return self._storage.address(place)

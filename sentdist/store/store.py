@@ -1,4 +1,4 @@
-"""Where artifacts are kept: one folder a stage on any file system that pyarrow knows, `record.json` written last."""
+"""The artifact store: one folder per stage on any file system that pyarrow supports, with `record.json` written last."""
 
 from __future__ import annotations
 
@@ -18,18 +18,16 @@ from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import STAGES
 from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
-from sentdist.store.integrity import checksums_below, damage_of_content
+from sentdist.store.copies import VerifiedFiles, damage_unless_verified
 from sentdist.store.local_storage import STAGING, LocalStorage
 from sentdist.store.object_storage import ObjectStorage
-from sentdist.store.plain_files import PlainFiles
-from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, near_artifact
-from sentdist.store.storage import Storage
-from sentdist.store.verified import VerifiedFiles, damage_unless_verified
+from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, checksums_below, damage_of_content, near_artifact
+from sentdist.store.storage import PlainFiles, Storage
 
-READERS = 16  # records that are read at once
-BUILT_AGAIN = "It counts as not finished and is built again when it is needed."
-RUNNING = "running"  # checkpoints of trainings that are not finished, by key
-ASIDE = ".aside"  # what was damaged and is of no use any more, for a person to look at; `sentdist store gc` removes it
+READERS = 16  # records read at once
+BUILT_AGAIN = "It counts as not finished and is built again when needed."
+RUNNING = "running"  # checkpoints of unfinished trainings, by key
+ASIDE = ".aside"  # damaged artifacts, kept for inspection; `sentdist store gc` removes them
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +37,7 @@ _stuck: dict[str, str] = {}  # unreadable records that cannot be moved aside, an
 class ArtifactStore:
     """Artifacts below one root: a local path or an address such as `s3://bucket/prefix?endpoint_override=host:port`.
 
-    Writers of one key do not disturb one another: the first commit is kept, the other's work is dropped. storage: the disk or the object
-    store where it lies. files: what is no artifact.
+    Concurrent writers of one key do not interfere: the first commit is kept, other work is dropped. `files` reads and writes other files.
     """
 
     def __init__(self, root: str | Path, *, was_written: bool = False) -> None:
@@ -59,56 +56,56 @@ class ArtifactStore:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all workers read and write its files where they lie; else each has copies of its own."""
+        """Whether all workers access its files directly; else each machine has copies."""
         return self.storage.is_shared
 
     def has(self, stage: Stage) -> bool:
         return self.get(stage) is not None
 
     def get(self, stage: Stage) -> Artifact | None:
-        """The artifact of a stage; None if it was never finished, or its record cannot be used (then it is moved aside).
+        """Return the artifact of a stage; None if it is not finished, or its record is unusable (then it is moved aside).
 
         Raises:
-            StoreError: a record of a newer version; or one that can neither be used nor moved aside: no room for what would be built.
+            StoreError: a record of a newer version, or an unusable one that cannot be moved aside and blocks a new build.
         """
         if (found := self.at(stage.place)) is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
             raise StoreError(
                 where=f"{self.shown}/{stage.place}", found=why, expected="a record that can be used, or a folder that can be moved aside",
-                remedy="Have whoever owns the folder remove it, or use another store.",
+                remedy="Ask the owner of the folder to remove it, or use another store.",
             )  # fmt: skip
         return found
 
     def get_all(self, stages: Iterable[Stage]) -> dict[str, Artifact]:
-        """As `get`, the artifacts of those of many stages that are finished, by key; several are looked for at a time, as by `each_at`."""
+        """Return the artifacts of the finished stages by key, like `get` for each; several records are read at a time."""
         asked = list(stages)
         with ThreadPoolExecutor(max_workers=READERS) as readers:
             return {stage.key: found for stage, found in zip(asked, readers.map(self.get, asked), strict=True) if found is not None}
 
     def at(self, place: str) -> Artifact | None:
-        """The artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None as of `get`, also where that raises."""
+        """Return the artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None if not finished, or unusable."""
         content = self.files.content(f"{place}/{RECORD}")
         try:
             record = None if content is None else Record.read(content)
-            if record is not None and record.place != place:  # else a copied or linked folder passes for another, and `drop` follows it
+            if record is not None and record.place != place:  # a copied or linked folder must not pass for another: `drop` would follow it
                 raise ValueError(f"it is that of {record.place}")
         except StoreError as error:
             raise error.with_context(where=f"{self.shown}/{place}") from None
-        except ValueError as error:  # those of json and pydantic, too
+        except ValueError as error:  # also of json and pydantic
             self._set_unreadable_aside(place, content or b"", error)
             return None
         _stuck.pop(f"{self.base}/{place}", None)
         return None if record is None else Artifact(record=record, uri=self.files.uri(record.files_place))
 
     def each_at(self, places: Iterable[str]) -> Iterator[Artifact | None]:
-        """As `at`, of many places in their order, several at a time: an object store takes tens of milliseconds for each."""
+        """Yield `at` for each place in order, reading several at a time: an object store takes tens of milliseconds for each."""
         with ThreadPoolExecutor(max_workers=READERS) as readers:
             yield from readers.map(self.at, places)
 
     def finished(self, place: str) -> Artifact:
-        """As `at`, for those who know that it was there.
+        """Return the artifact at a place where one has been.
 
         Raises:
-            ArtifactLost: it is there no more.
+            ArtifactLost: it has disappeared.
         """
         found = self.at(place)
         if found is None:
@@ -116,8 +113,9 @@ class ArtifactStore:
         return found
 
     def find(self, key: str, *, kind: str | None = None) -> Artifact:
-        """The artifact (of a kind) whose key begins with `key`; or whose place is `key`, with or without its kind; or whose label is.
-        If there is none, the one whose place begins so.
+        """Return the artifact that `key` identifies: the beginning of its key, its place with or without the kind, or its label.
+
+        If there is none, the artifact whose place begins with `key`.
 
         Raises:
             StoreError: none or several.
@@ -128,12 +126,12 @@ class ArtifactStore:
             where, of, which = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else "", f" {kind}" if kind else ""
             meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
             hint = "" if meant is None else f'Did you mean "{meant}"? '
-            remedy = f"{hint}`sentdist store list{which}` shows all."
+            remedy = f"{hint}`sentdist store list{which}` lists all."
             raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=remedy)
         return found[0]
 
     def places(self, kind: str | None = None) -> list[str]:
-        """The places of all finished artifacts, in order."""
+        """Return the sorted places of all finished artifacts (of a kind)."""
         selector = fs.FileSelector(f"{self.base}/{kind}" if kind else self.base, recursive=True, allow_not_found=True)
         with self.storage.reading():
             files = self.filesystem.get_file_info(selector)
@@ -141,12 +139,12 @@ class ArtifactStore:
         return [place for place in found if place.count("/") == 1 and place.partition("/")[0] in STAGES]
 
     def artifacts(self, kind: str | None = None) -> Iterator[Artifact]:
-        """All finished artifacts, in order of their places."""
+        """Yield all finished artifacts (of a kind), sorted by place."""
         yield from filter(None, self.each_at(self.places(kind)))
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
-        """A local scratch folder to write an artifact into; it goes away unless committed.
+        """Make a local scratch folder to write an artifact into; it is removed unless committed.
 
         Raises:
             StoreError: the store cannot be written.
@@ -159,11 +157,11 @@ class ArtifactStore:
     ) -> Artifact:
         """Publish a staged folder as the artifact of a stage: data first, record last.
 
-        On a file system the finished folder, record included, is on the disk before it appears by one rename. On an object store the data
-        is copied first, each writer's to a folder of its own.
+        On a file system the folder is synced to disk with its record and appears by one rename. On an object store the data are copied
+        first, to a separate folder for each writer.
 
         Raises:
-            StoreError: the store is full or cannot be written; nothing half-written counts.
+            StoreError: the store is full or cannot be written; partial writes do not count.
         """
         existing = self.get(stage)
         if existing is not None:
@@ -178,17 +176,20 @@ class ArtifactStore:
         return committed
 
     def folder(self, artifact: Artifact, *names: str) -> Path:
-        """A local folder with the files of an artifact; a remote one is copied to this machine once.
+        """Return a local folder with the files of an artifact; a remote one is copied to this machine once.
 
-        Whoever needs a few files names them: only these are looked at. Each file is compared with its digest at its first use in a process.
+        Each file is compared with its digest at its first use in a process.
+
+        Args:
+            names: Files to verify; all by default.
 
         Raises:
-            ArtifactLost: a file is damaged or missing. The artifact is moved aside, so that its stage counts as not finished.
+            ArtifactLost: a file is damaged or missing. The artifact is moved aside, and its stage counts as not finished.
             StoreError: the store cannot be read.
         """
         folder = self._files_of(artifact.record)
         damage = self._damage(artifact, folder, names)
-        if damage is not None and self.storage.remove_copy(folder):  # perhaps only the copy is damaged
+        if damage is not None and self.storage.remove_copy(folder):  # maybe only the copy is damaged
             folder = self._files_of(artifact.record)
             damage = self._damage(artifact, folder, names)
         if damage is not None:
@@ -196,22 +197,22 @@ class ArtifactStore:
         return folder
 
     def check_unchanged(self, artifact: Artifact, use: VerifiedFiles) -> None:
-        """Have another look at the files that `folder` gave to this process, which may have been reading them since.
+        """Check that the files from `folder`, which this process may have read since, have not changed.
 
         Raises:
-            ArtifactLost: one was changed, replaced or moved away. It is moved aside. Of an object store only this machine's copy is
-                another one: it stays for those who share it, and is copied again when `folder` finds it damaged.
+            ArtifactLost: a file was changed, replaced or moved. The artifact is moved aside; a changed copy of a remote artifact stays for
+                other processes, and is copied again when `folder` finds it damaged.
         """
         with reading(self.shown):
             change = use.change()
         if change is not None and self.is_shared:
             raise self._set_lost_aside(artifact, change)
         if change is not None:
-            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="What reads it starts over.")
+            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="The stage that reads it starts again.")
         self.storage.keep(use.folder)
 
     def damage(self, artifact: Artifact) -> str | None:
-        """What is wrong with the files of an artifact, each read again; None if all are as they were written. Changes nothing.
+        """Describe the first damaged file of an artifact, reading all again; None if all are as written. Changes nothing.
 
         Raises:
             StoreError: the store cannot be read.
@@ -219,10 +220,10 @@ class ArtifactStore:
         return self.storage.damage(artifact.record)
 
     def open_file(self, place: str) -> BytesIO:
-        """One file of an artifact, compared with its digest; for those who need a part of a large artifact.
+        """Return one file of an artifact, compared with its digest, without copying the rest of a large artifact.
 
         Raises:
-            ArtifactLost: it is damaged, or the artifact is not there.
+            ArtifactLost: the file is damaged, or the artifact has disappeared.
             StoreError: the store cannot be read.
         """
         kind, name, inner = place.split("/", 2)
@@ -235,14 +236,14 @@ class ArtifactStore:
         return BytesIO(content)
 
     def drop(self, artifact: Artifact) -> None:
-        """Remove an artifact; nobody sees half of it, and one that is built again meanwhile stays."""
+        """Remove an artifact atomically; one that is built again meanwhile stays."""
         with writing(self.shown):
             self.storage.remove(artifact.record.place)
 
     def set_aside(self, place: str, reason: str) -> str:
-        """Move a folder of the store out of the way, with a note why; returns a phrase that says where it lies now.
+        """Move a folder of the store aside, with a note on the reason; return a phrase with its new place.
 
-        What cannot be moved (a store without the right to write) stays.
+        A folder that cannot be moved (no permission to write) stays.
         """
         target = f"{ASIDE}/{place.replace('/', '-')}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
         try:
@@ -256,10 +257,10 @@ class ArtifactStore:
         return f"moved to {self.files.uri(target)}"
 
     def check_writable(self, *, needed_bytes: int = 0) -> None:
-        """Write, read and remove a small file; on a local store also ask for free space.
+        """Write and remove a small file; on a local store also check the free space.
 
         Raises:
-            StoreError: read-only, missing rights, or too little room.
+            StoreError: read-only, missing permissions, or too little space.
         """
         probe = f"{STAGING}/probe-{uuid.uuid4().hex}"
         with writing(self.shown):
@@ -268,11 +269,11 @@ class ArtifactStore:
         refuse_little_room(self.shown, self.free_bytes(), needed_bytes)
 
     def free_bytes(self) -> int | None:
-        """Free bytes of the disk of a local store, which need not exist yet; None of a remote one."""
+        """Return the free bytes of the disk of a local store, which may not exist yet; None for a remote one."""
         return self.storage.free_bytes()
 
     def _damage(self, artifact: Artifact, folder: Path, names: tuple[str, ...]) -> str | None:
-        """As `damage_unless_verified`; no names: of all files."""
+        """Return `damage_unless_verified` for the named files; without names for all."""
         checksums = artifact.record.checksums
         if unknown := [name for name in names if name not in checksums]:
             return f"{unknown[0]}: not among its files"
@@ -288,11 +289,11 @@ class ArtifactStore:
             raise
 
     def _is_there(self, record: Record) -> bool:
-        """Whether this very artifact still stands in the store: another process may have moved it aside, and built it again."""
+        """Return whether this artifact is still in the store: another process may have moved it aside and built it again."""
         return (now := self.at(record.place)) is not None and now.record == record
 
     def _set_lost_aside(self, artifact: Artifact, damage: str) -> ArtifactLost:
-        """Move a damaged artifact out of the way, unless it was built again meanwhile; returns what to raise."""
+        """Move a damaged artifact aside, unless it was built again meanwhile; return the error to raise."""
         place = artifact.record.place
         if not self._is_there(artifact.record):
             return self._lost(place, f"{damage}; another process has noticed it")
@@ -305,8 +306,8 @@ class ArtifactStore:
         if self.files.content(f"{place}/{RECORD}") != content:
             return
         reason = f"its {RECORD} cannot be used: {len(content)} bytes, {str(error).splitlines()[0]}"
-        said, path = self.set_aside(place, reason), f"{self.base}/{place}"
+        outcome, path = self.set_aside(place, reason), f"{self.base}/{place}"
         if path not in _stuck:
-            log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, said)
+            log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, outcome)
         if self.files.content(f"{place}/{RECORD}") == content:
-            _stuck[path] = f"{reason}; {said}"
+            _stuck[path] = f"{reason}; {outcome}"

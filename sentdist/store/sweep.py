@@ -1,4 +1,4 @@
-"""What a sweep was: its recipe and trials as plain values, so that reports and dashboards need neither data nor planning."""
+"""Records of sweeps: recipe and trials as plain values, so that reports and dashboards need neither data nor planning."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
-from sentdist.errors import StoreError, listed
+from sentdist.errors import StoreError, did_you_mean, listed
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.spelling import did_you_mean
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 
@@ -22,13 +21,13 @@ class TrialRecord(BaseModel):
 
     key: str  # of the trial = of its scores
     method: str
-    cell: str  # method and grid values: what a report averages over
+    cell: str  # method and grid values: reports average over the trials of a cell
     name: str  # cell, seed and fold
     params: dict[str, Json]
     seed: int | None
     fold: int | None
     train: str | None  # key of the training whose encoder is scored; None for an untouched checkpoint
-    stages: tuple[str, ...]  # keys of all stages it needs, inputs first
+    stages: tuple[str, ...]  # keys of all stages that it needs, inputs first
 
 
 class SweepRecord(BaseModel):
@@ -54,7 +53,7 @@ class SweepRecord(BaseModel):
 
     @property
     def mentions(self) -> dict[str, int]:
-        """How many trials need each stage: what a system without sharing would build."""
+        """Number of trials that need each stage: the builds without sharing."""
         counts = dict.fromkeys(self.places, 0)
         for trial in self.trials:
             for key in trial.stages:
@@ -62,19 +61,19 @@ class SweepRecord(BaseModel):
         return counts
 
     def records(self, store: ArtifactStore) -> dict[str, Record]:
-        """The records of those of its stages that are finished, by key."""
+        """Return the records of its finished stages by key."""
         return {key: found.record for key, found in zip(self.places, store.each_at(self.places.values()), strict=True) if found is not None}
 
 
 def method_title(recipe: Mapping[str, Json], name: str) -> str:
-    """What tables call a method of a recipe as it was recorded."""
+    """Return the title of a method in the tables of a recorded recipe."""
     methods = recipe["methods"]
     own = methods.get(name) if isinstance(methods, dict) else None
     return str((own.get("title") if isinstance(own, dict) else None) or name)
 
 
 def with_all_folds(trials: Iterable[TrialRecord], finished: Container[str]) -> dict[tuple[str, int | None], tuple[TrialRecord, ...]]:
-    """The trials of each cell and seed, in their order, where all are finished; finished: keys."""
+    """Return the trials of each cell and seed whose folds are all finished. finished: keys."""
     groups: dict[tuple[str, int | None], tuple[TrialRecord, ...]] = {}
     for trial in trials:
         groups[trial.cell, trial.seed] = (*groups.get((trial.cell, trial.seed), ()), trial)
@@ -82,7 +81,7 @@ def with_all_folds(trials: Iterable[TrialRecord], finished: Container[str]) -> d
 
 
 def sweep_record(plan: Plan) -> SweepRecord:
-    """The plain values of a plan."""
+    """Return the record of a plan."""
     return SweepRecord(
         name=plan.recipe.name,
         about=plan.recipe.about,
@@ -108,28 +107,29 @@ def sweep_record(plan: Plan) -> SweepRecord:
 
 
 def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
-    """Write the sweep's values beside the artifacts, unless they are there as they are; returns the address."""
+    """Write the record of a sweep, unless it is unchanged; return its address."""
     place, text = f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1)
     return store.files.uri(place) if store.files.content(place) == text.encode() else store.files.write_text(place, text)
 
 
 def begin_sweep(store: ArtifactStore, sweep: SweepRecord, tell: Callable[[str], None]) -> None:
-    """`save_sweep`, and `tell` people where it takes the place of other trials."""
+    """Save a sweep; pass a line to `tell` if it replaces other finished trials."""
     if left_out := left_out_line(store, sweep):
         tell(left_out)
     save_sweep(store, sweep)
 
 
 def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
-    """What to say before a sweep is saved that lacks finished trials which the store's sweep of that name has; None: it lacks none, or has
-    finalists of a search, which change as it goes on.
+    """Return a line if the store's sweep of that name has finished trials that this one lacks; None for none, and for a search.
+
+    Trials of a search are its finalists, which change while it runs.
 
     Raises:
         StoreError: the store cannot be read.
     """
     try:
         before = load_sweep(store, sweep.name)
-    except StoreError:  # none of that name, or a damaged one, which is written again
+    except StoreError:  # none of that name, or a damaged one, which will be overwritten
         return None
     if "search" in sweep.recipe:
         return None
@@ -140,18 +140,17 @@ def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
     if not cells:
         return None
     return (
-        f"{sweep.name} had other trials before ({listed(list(cells))}): its report shows today's alone. What was built stays in the store; "
-        "a recipe under another `name` has a report of its own."
+        f"{sweep.name} used to have other trials ({listed(list(cells))}): its report shows only the current ones. Artifacts stay in the "
+        "store; a recipe with another `name` has a separate report."
     )
 
 
 def sweep_names(store: ArtifactStore) -> list[str]:
-    """Names of the sweeps that were started with this store."""
+    """Return the names of the sweeps that were started with this store."""
     return [name.removesuffix(".json") for name in store.files.names("sweeps") if name.endswith(".json")]
 
 
 def _remedy(store: ArtifactStore, name: str) -> str:
-    """What to do about a sweep that the store does not have."""
     names = sweep_names(store)
     return did_you_mean(name, names, f"The store has {listed(names)}." if names else "Run `sentdist sweep RECIPE` first.")
 
@@ -173,6 +172,6 @@ def load_sweep(store: ArtifactStore, name: str) -> SweepRecord:
         raise StoreError(
             where=f"{store.shown}/sweeps/{name}.json",
             found=str(error).splitlines()[0],
-            expected="what the sweep's start wrote",
+            expected="the record written at the start of the sweep",
             remedy="Run `sentdist sweep` with its recipe again: it rewrites this file and rebuilds nothing.",
         ) from None

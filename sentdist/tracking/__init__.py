@@ -1,4 +1,4 @@
-"""What MLflow shows of sweeps and searches. All of it can be written again from the records in the store; nothing waits for a server.
+"""Show sweeps and searches in MLflow. Everything can be rebuilt from the store; nothing waits for a server.
 
-Where to begin: `tracker.py` says what a sweep reports, `sweep_runs.py` what stands on each run. Nothing else imports MLflow.
+`tracker.py` defines what a sweep reports, `sweep_runs.py` the content of each run. No other package imports MLflow.
 """

@@ -1,6 +1,6 @@
-"""How MLflow loads a registered encoder: what is no sentence is refused before the encoder sees it.
+"""Load a registered encoder in MLflow, with a check that its input is sentences.
 
-This file is copied into the model. Where that is served sentdist need not be installed: nothing of it is imported here.
+This file is copied into the model and imports nothing of sentdist, which need not be installed where the model is served.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SEND = 'Send {"inputs": ["...", ...]}.'
 
 
 class CheckedSentences:
-    """MLflow's own model around a sentence-transformers folder, behind a check of its input."""
+    """MLflow's model of a sentence-transformers folder, with checked input."""
 
     def __init__(self, wrapped: Any) -> None:
         self._wrapped = wrapped
@@ -27,10 +27,13 @@ class CheckedSentences:
         return self._wrapped.get_raw_model()
 
     def predict(self, sentences: Any, params: dict[str, Any] | None = None) -> Any:
-        """(S, D) embeddings. sentences: as MLflow hands them on: a table with one column, or a list.
+        """Return (S, D) embeddings.
+
+        Args:
+            sentences: As MLflow passes them: a table with one column, or a list.
 
         Raises:
-            MlflowException: one that is no text, or has no visible character; a server answers with status 400.
+            MlflowException: an item is not text, or has no visible character; a server answers with status 400.
         """
         column = sentences.iloc[:, 0].tolist() if hasattr(sentences, "iloc") and sentences.ndim == 2 else list(sentences)
         given = column[0] if len(column) == 1 and isinstance(column[0], list) else column  # predict({"text": [...]})
@@ -42,14 +45,14 @@ class CheckedSentences:
 
 def _refusal(number: int, sentence: object) -> str:
     is_missing = sentence is None or sentence != sentence  # a null in JSON is NaN in a table
-    found = "null" if is_missing else "no visible character" if isinstance(sentence, str) else f"{sentence!r}, which is no text"
+    found = "null" if is_missing else "no visible character" if isinstance(sentence, str) else f"{sentence!r}, which is not text"
     return f"sentence {number}: found {found}; expected text with at least one visible character. {SEND}"
 
 
 def _refuse_further_columns() -> None:
-    """Have MLflow refuse what has more columns than the one of the signature, as [["a", "b"]] has: it kept the first without a word.
+    """Make MLflow refuse input with more columns than the signature, such as [["a", "b"]]; it silently keeps the first.
 
-    What does that in MLflow is none of its public names; a model asks for the very version that it was written with.
+    This replaces a private function of MLflow; a model requires the exact version that wrote it.
     """
     keeps_first = getattr(utils, KEEPS_FIRST, None)
     if keeps_first is None or hasattr(keeps_first, "sentdist"):
@@ -66,6 +69,6 @@ def _refuse_further_columns() -> None:
 
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> CheckedSentences:
-    """What MLflow calls by this name."""
+    """Load the model; MLflow calls this by name."""
     _refuse_further_columns()
     return CheckedSentences(load_flavor(path, model_config))

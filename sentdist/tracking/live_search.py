@@ -1,4 +1,4 @@
-"""A search on a server while it runs: its trials as runs, the curves of their trainings; no search waits for it."""
+"""Show a running search on a server: its trials as runs, with their curves; the search does not wait for it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,27 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sentdist.print_line import PrintLine
 from sentdist.store.searches import SearchEvent, search_record
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.text import PrintLine
+from sentdist.tracking.mlflow_tracker import MlflowRun
+from sentdist.tracking.run_values import Point
 from sentdist.tracking.search_runs import Driven, Published, SearchRuns, training_tag
-from sentdist.tracking.server import Server
-from sentdist.tracking.server_runs import find_run
-from sentdist.tracking.shown_metrics import Point
+from sentdist.tracking.server import Server, find_run
 from sentdist.tracking.tracker import NullTracker, RunHandle, Tracker
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-EVERY_S = 2.0  # between two looks at what was noted
-FIND_S = 1.5 * EVERY_S  # that the end of a training waits for the run of its trial
-CLOSE_S = 60.0  # that the end of a search waits for a slow server
+EVERY_S = 2.0  # between two updates
+FIND_S = 1.5 * EVERY_S  # limit for the end of a training to wait for the run of its trial
+CLOSE_S = 60.0  # limit for the end of a search to wait for a slow server
 
 
 class LiveSearch:
-    """Follows a search, with a thread of its own: what is noted is brought to the server soon. Use it as a context.
+    """Context manager that follows a search in a thread and brings its events to the server.
 
-    A server that is away costs one line; the thread tries again now and then, and once more at the end.
+    An outage costs one line; the thread tries again later, and once more at the end.
 
     Raises:
         RecipeError: `uri` is not the address of a server.
@@ -55,7 +54,7 @@ class LiveSearch:
         self._thread.join(CLOSE_S)
 
     def watch(self, events: Sequence[SearchEvent]) -> None:
-        """Take all that is noted of the search; whoever notes more adds to it and calls again."""
+        """Follow these events; a caller that adds to them calls this again."""
         self._events = events
         self._wake.set()
 
@@ -66,20 +65,18 @@ class LiveSearch:
             self._wake.clear()
             if not self._is_over.is_set():
                 if not self._bring("driven"):
-                    self._wake.set()  # once more
+                    self._wake.set()  # try again
                 self._is_over.wait(EVERY_S)
         self._server.look_again()
         self._bring("left")
 
     def _bring(self, driven: Driven) -> bool:
-        """Whether the server shows all that was noted when this was called."""
+        """Bring all current events to the server; return whether it shows them."""
         events = tuple(self._events)
         if not events:
             return True
         runs = SearchRuns(search_record(self._name, events), self._store)
-        found = self._server.attempt(
-            f"bring the search {self._name} up to date", lambda client: runs.publish(client, driven, self._published)
-        )
+        found = self._server.attempt(f"update the search {self._name}", lambda client: runs.publish(client, driven, self._published))
         if found is None:
             self._published.clear()  # perhaps a run is gone: they are looked up again
         for warning in self._server.warnings[self._num_printed :]:
@@ -89,19 +86,18 @@ class LiveSearch:
 
 
 class SearchTracker(NullTracker):
-    """What a training of a search tells of itself: the points of its curve, on its trial's run, which `LiveSearch` makes. Picklable."""
+    """Sends the curve of a search's training to its trial's run, which `LiveSearch` creates. Picklable."""
 
     def __init__(self, uri: str, *, name: str, identity: str) -> None:
         self._uri, self._name, self._identity = uri, name, identity
 
     def begin(self, key: str) -> RunHandle:
-        """key: of the whole training, of which only a part may be due."""
+        """Return the run of a training; `key` is that of the whole training, even if only a part is due."""
         return TrialRun(self._uri, name=self._name, identity=self._identity, train=key)
 
 
 class TrialRun(MlflowRun):
-    """The run of the trial that has a training, looked up when there is something to send. A training of no trial (an entropy encoder)
-    has none: nothing is sent."""
+    """The run of a training's trial, looked up when there is something to send; an entropy encoder has no trial and sends nothing."""
 
     def __init__(self, uri: str, *, name: str, identity: str, train: str) -> None:
         super().__init__(uri=uri, experiment_id="", run_id="")

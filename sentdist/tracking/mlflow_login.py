@@ -1,4 +1,4 @@
-"""How `mlflow server` lets people in (its setting `authorization_function`): by user and password, once per browser through one link."""
+"""Authenticate users at `mlflow server` (its `authorization_function`): by password, once per browser through a link."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from werkzeug.datastructures import Authorization
 
 LOGIN = "/login"
-# What MLflow 3.17 keeps in a browser. A new one shows pages laid out for language-model applications, a third of them under an assistant.
+# Browser settings of MLflow 3.17, whose defaults are pages for language-model applications, a third of them covered by an assistant.
 SETTINGS = {
     "mlflow.workflowType_v1": '"machine_learning"',
     "mlflow.assistant.fab.autoOpenedOnFirstLoad_v1": "true",
@@ -28,10 +28,10 @@ location.replace(location.origin + "/" + (location.hash || "#/experiments?{LAYOU
 
 
 def authenticate() -> Authorization | Response:
-    """MLflow's own check, and a page that leads from a link with a password in it to the same address without.
+    """Check a request as MLflow does; `/login` leads from a link with a password to an address without it.
 
-    On a page whose address has a password browsers refuse each request of its scripts (Fetch standard), so MLflow's pages stay empty.
-    Here the browser shows the password, learns that it is right, and goes on to what follows a `#` in the link, else to the experiments.
+    On a page whose address has a password, browsers refuse all requests of scripts (Fetch standard), and MLflow's pages stay empty.
+    At `/login` the browser sends the password once, then opens what follows a `#` in the link, else the experiments.
     """
     from flask import Response, request
     from mlflow.server.auth import authenticate_request_basic_auth
@@ -44,7 +44,7 @@ def authenticate() -> Authorization | Response:
 
 
 def _drop_empty_default() -> None:
-    """Delete the experiment `Default`, which MLflow makes in a new database, unless it has runs."""
+    """Delete the experiment `Default`, which MLflow creates in a new database, unless it has runs."""
     from mlflow.entities import ViewType
     from mlflow.server.handlers import _get_tracking_store
 

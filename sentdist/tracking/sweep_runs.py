@@ -1,4 +1,4 @@
-"""The runs of one sweep on a server: what stands on each, and how they point to one another."""
+"""Create and update the runs of a sweep on a server: their content, status and links."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.palette import colors_of
 from sentdist.store.chosen import cells_by_dev
-from sentdist.store.curves import read_curve
 from sentdist.store.record import Record
+from sentdist.store.searches import read_curve
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
-from sentdist.tracking import notes, sweep_summary
-from sentdist.tracking.notes import Link
-from sentdist.tracking.pages import artifact_page, run_page, view_page
-from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import PUBLISHED, REASON, RunUpdate, began_ms, closed_ms, first_ms, now_ms
-from sentdist.tracking.server_runs import (
+from sentdist.text import colors_of
+from sentdist.tracking import pages, sweep_summary
+from sentdist.tracking.pages import CELL, METHOD, Link, SavedView, artifact_page, run_page, view_page, views
+from sentdist.tracking.run_update import PUBLISHED, REASON, RunLayout, RunUpdate, began_ms, closed_ms, first_ms, now_ms
+from sentdist.tracking.run_values import curve_points, final_metrics, metric_name
+from sentdist.tracking.server import (
     NOTE,
     PARENT,
     RunIdentity,
@@ -31,26 +30,24 @@ from sentdist.tracking.server_runs import (
     find_run,
     user_name,
 )
-from sentdist.tracking.shown_metrics import curve_points, final_metrics, metric_name
 from sentdist.tracking.tracker import RunOutcome
-from sentdist.tracking.views import CELL, METHOD, SavedView, views
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
 STATUS: dict[RunOutcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
-STORE = "sentdist.store"  # of the driver that began the run: another store's driver may run a sweep of the same name
-COLOR = "mlflow.runColor"  # of its charts: seeds of a cell look alike
+STORE = "sentdist.store"  # of the run's driver: a driver with another store may run a sweep of the same name
+COLOR = "mlflow.runColor"  # in charts: the same for all seeds of a cell
 MODEL = "sentdist.model"
-RECORDS = "records.json"  # what the store says of a run's stages
+RECORDS = "records.json"  # of a run's stages
 REPORT = "sentdist.report"  # the report's page among the artifacts
 
 
 class SweepRuns:
-    """Makes the runs of a sweep, finds them again and brings them up to date.
+    """Creates, finds and updates the runs of a sweep; repeating a call changes nothing.
 
-    Every method may raise whatever the client raises; doing anything twice changes nothing. Holds no client, so it can be pickled.
+    Methods may raise any error of the client. Holds no client, so it can be pickled.
     """
 
     def __init__(self, layout: RunLayout, store: ArtifactStore, *, page: str) -> None:
@@ -62,11 +59,11 @@ class SweepRuns:
         self._run_ids: dict[str, str] = {}  # owner -> run, as far as known
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_run_ids": dict(self._run_ids)}  # an attempt that nobody waits for may still add to it
+        return self.__dict__ | {"_run_ids": dict(self._run_ids)}  # an attempt that timed out may still add to it
 
     @property
     def trials_page(self) -> str:
-        """Relative to the server; the experiment is known."""
+        """Page of the trials, relative to the server; the experiment must be known."""
         first = self._views[0]
         return view_page(self.experiment, first.id, first.mode)
 
@@ -75,15 +72,15 @@ class SweepRuns:
         return self.layout.sweep
 
     def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> None:
-        """Find or make the experiment with its views, and the sweep's run with the recipe on it. started_ms: when it began; None: now."""
+        """Find or create the experiment with its views, and the sweep's run with the recipe, begun at `started_ms` or now."""
         sweep = self.sweep
         tags = {
             "mlflow.experiment.primaryMetric.name": sweep_summary.order_metric(sweep),
             "mlflow.experiment.primaryMetric.greaterIsBetter": "true",
-            "mlflow.experimentKind": "custom_model_development",  # else the pages are laid out for language-model applications
+            "mlflow.experimentKind": "custom_model_development",  # the default is pages for language-model applications
         }
         self.experiment = ensure_experiment(client, sweep.name, tags)
-        shown = {NOTE: notes.experiment_note(sweep)} | dict(view.tag(place) for place, view in enumerate(self._views))
+        shown = {NOTE: pages.experiment_note(sweep)} | dict(view.tag(place) for place, view in enumerate(self._views))
         there = client.get_experiment(self.experiment).tags
         for tag, value in shown.items():
             if there.get(tag) != value:
@@ -97,11 +94,11 @@ class SweepRuns:
         update = RunUpdate(run)
         update.inputs(self.layout.common_data_sets)
         if is_running and NOTE not in run.data.tags:
-            update.tags({NOTE: notes.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
+            update.tags({NOTE: pages.sweep_note(sweep, {}, trials={}, views=self._view_links, store=self._address(""))})
         update.send(client)
 
     def begin(self, client: MlflowClient, key: str) -> str:
-        """The id of the run for a stage that is about to be built."""
+        """Return the id of the run for a stage that is about to be built."""
         owner = self.layout.owner(key)
         run = self._ensure(client, owner)
         if run.info.status != "RUNNING" and PUBLISHED not in run.data.tags:
@@ -113,11 +110,11 @@ class SweepRuns:
         return str(run.info.run_id)
 
     def run_of(self, client: MlflowClient, owner: str) -> str:
-        """The id of a trial's or shared stage's run, made if there is none."""
+        """Return the id of the run of a trial or shared stage, created if missing."""
         return str(self._ensure(client, owner).info.run_id)
 
     def finish(self, client: MlflowClient, record: Record) -> None:
-        """Complete the run that a finished stage belongs to, as far as its records go."""
+        """Complete the run of a finished stage, as far as its records go."""
         owner = self.layout.owner(record.key)
         own = self._own_records(owner) | {record.key: record}
         self._find_inputs(client, owner)
@@ -133,7 +130,7 @@ class SweepRuns:
         update.send(client)
 
     def close(self, client: MlflowClient, outcome: RunOutcome | None) -> None:
-        """Bring all runs up to date and end them: what still runs for this store was left behind by something that died."""
+        """Update all runs and end them: runs of this store that are still running were left by a process that died."""
         self.open(client, is_running=True)
         records = self.sweep.records(self.store)
         self.refresh(client, records)
@@ -145,9 +142,9 @@ class SweepRuns:
         client.set_terminated(self._parent_id, _ended(outcome, is_complete=is_complete))
 
     def refresh(self, client: MlflowClient, records: Mapping[str, Record]) -> int:
-        """Write what the records say on the runs that lack it; returns how many runs have a record.
+        """Write to the runs what they lack of the records; return how many runs have a record.
 
-        All runs exist before anything is written on them, so each is written once, with its links.
+        All runs are created before any is written, so each is written once, with its links.
         """
         records_of = {
             owner: own for owner in (*self.layout.shared, *self.layout.trials) if (own := self.layout.shown_records(owner, records))
@@ -157,7 +154,7 @@ class SweepRuns:
         if missing:
             began = {owner: min(map(began_ms, records_of[owner].values())) for owner in missing}
             at_once(lambda owner: create_run(client, self.experiment, **self._described(owner), started_ms=began[owner]), missing)
-            runs = self._look_up(client)  # once more: another driver may have made the same ones
+            runs = self._look_up(client)  # again: another driver may have created the same ones
         unscored = {owner for owner in missing if owner not in records_of[owner]}
         of_trials, of_cells = sweep_summary.compared(self.sweep, records)
 
@@ -175,14 +172,14 @@ class SweepRuns:
         return len(records_of)
 
     def _write_methods(self, client: MlflowClient, runs: Mapping[str, Run], means: Mapping[str, Mapping[str, float]]) -> None:
-        """A run for each method with its means: MLflow's own, of grouped runs, have sixteen digits."""
+        """Write a run with means for each method: MLflow's means of grouped runs have sixteen digits."""
 
         def write(label: str) -> None:
             run = runs.get(label) or create_run(client, self.experiment, name=label, identity=(METHOD, label), tags=self._child_tags())
             update = RunUpdate(run)
             update.figures(means[label], now_ms())
             trials = [self._link(trial.key) for trial in self.sweep.cells[label]]
-            update.tags({NOTE: notes.method_note(self.sweep, label, trials=trials), COLOR: self._colors[label]})
+            update.tags({NOTE: pages.method_note(self.sweep, label, trials=trials), COLOR: self._colors[label]})
             update.end("FINISHED")
             update.send(client)
 
@@ -191,10 +188,10 @@ class SweepRuns:
         at_once(lambda run: client.delete_run(run.info.run_id), gone)
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
-        """The result table on the sweep's run, as note, as CSV and as metrics."""
+        """Write the result table to the sweep's run, as note, CSV and metrics."""
         sweep, rows = self.sweep, sweep_summary.summary_rows(self.sweep, records)
         run = client.get_run(self._parent_id)
-        note = notes.sweep_note(
+        note = pages.sweep_note(
             sweep,
             records,
             trials={key: self._link(key) for key in self.layout.trials},
@@ -208,7 +205,7 @@ class SweepRuns:
             return
         client.log_text(self._parent_id, sweep_summary.summary_csv(rows), "summary.csv")
         update = RunUpdate(run)
-        # MLflow shows the value of the latest step, and a sweep that was stopped, or had other cells, had another best one.
+        # MLflow shows the value of the latest step; a stopped sweep, or one with other cells, showed another best value.
         steps = [point.step + 1 for name in stale for point in client.get_metric_history(self._parent_id, name)]
         update.figures(figures, max(map(closed_ms, records.values()), default=0), step=max([len(rows), *steps]))
         cells = cells_by_dev(sweep, records)
@@ -216,10 +213,10 @@ class SweepRuns:
         update.send(client)
 
     def log_report(self, client: MlflowClient, folder: Path) -> None:
-        """A report's files, below `report/` on the sweep's run."""
+        """Log the files of a report below `report/` on the sweep's run."""
         records = self.sweep.records(self.store)
         self.open(client, is_running=False, started_ms=first_ms(records))
-        if NOTE not in client.get_run(self._parent_id).data.tags:  # this server saw nothing of the sweep yet
+        if NOTE not in client.get_run(self._parent_id).data.tags:  # this server has nothing of the sweep yet
             self.rebuild(client, records, {})
         self._look_up(client)
         client.log_artifacts(self._parent_id, str(folder), "report")
@@ -228,7 +225,7 @@ class SweepRuns:
         self.summarize(client, records)
 
     def rebuild(self, client: MlflowClient, records: Mapping[str, Record], failures: Mapping[str, str]) -> int:
-        """`refresh` for a sweep that this process does not show while it runs: what runs is left running. failures: see `rebuild`."""
+        """Refresh a sweep that another process may run: running runs stay so. `failures`: see `search_runs.rebuild`."""
         self.open(client, is_running=False, started_ms=first_ms(records))
         is_new = NOTE not in client.get_run(self._parent_id).data.tags
         touched = self.refresh(client, records)
@@ -242,7 +239,7 @@ class SweepRuns:
         return touched
 
     def _has_left(self, owner: str, run: Run) -> bool:
-        """Whether a run is that of a trial which the recipe had before."""
+        """Whether a run belongs to a trial that the recipe no longer has."""
         return owner not in self.layout.trials and CELL in run.data.tags and self._is_ours(run)
 
     def _is_ours(self, run: Run) -> bool:
@@ -267,7 +264,7 @@ class SweepRuns:
         return self._source_tags() | {PARENT: self._parent_id, STORE: self._address("")}
 
     def _look_up(self, client: MlflowClient) -> dict[str, Run]:
-        """The runs that exist, by owner; of several that were made at once the oldest stays."""
+        """The existing runs, by owner; of several created at once the oldest is kept."""
         found: dict[str, Run] = {}
         for run in sorted(all_runs(client, self.experiment), key=lambda run: (run.info.start_time, run.info.run_id)):
             owner = next(filter(None, map(run.data.tags.get, ("sentdist.trial", "sentdist.key", METHOD))), None)
@@ -279,7 +276,7 @@ class SweepRuns:
         return found
 
     def _find_inputs(self, client: MlflowClient, owner: str) -> None:
-        """The runs that this one points to, where this process has not met them yet."""
+        """Look up the runs that this one links to, where they are unknown."""
         if self.parent is None:
             self.open(client, is_running=True)
         for key in self.layout.made_from(owner):
@@ -287,14 +284,14 @@ class SweepRuns:
                 self._run_ids[key] = run.info.run_id
 
     def _update(self, run: Run, owner: str, run_records: Mapping[str, Record], *, reason: str | None = None) -> RunUpdate:
-        """Everything that its records say of a run, and how it is linked."""
+        """Collect the content of a run from its records, and its links."""
         update = RunUpdate(run)
         update.parameters(self.layout.parameters(owner))
         update.inputs(self.layout.data_sets(owner))
         is_complete = run.data.tags.get(PUBLISHED) == _stamp(run_records)
-        by_kind: dict[str, object] = {}  # by kind: in one file, since each costs a request
+        by_kind: dict[str, object] = {}  # in one file, since each costs a request
         for key, record in run_records.items():
-            if key != owner and self.layout.owner(key) != owner:  # a training with a run of its own: its figures, not its curve
+            if key != owner and self.layout.owner(key) != owner:  # a training with a separate run: its figures, not its curve
                 update.figures(final_metrics(record), began_ms(record))
                 continue
             update.figures(final_metrics(record), closed_ms(record))
@@ -323,12 +320,12 @@ class SweepRuns:
 
     def _note(self, owner: str, run_records: Mapping[str, Record], reason: str | None) -> str:
         layout = self.layout
-        sweep = Link(name=self.sweep.name, kind="sweep", url=self._url(self._parent_id))
+        sweep = Link(name=self.sweep.name, kind="sweep", url=run_page(self.experiment, self._parent_id))
         made_from = [self._link(key) for key in layout.made_from(owner)]
         trial = layout.trials.get(owner)
         if trial is not None:
             train = run_records.get(trial.train or "")
-            return notes.trial_note(
+            return pages.trial_note(
                 trial,
                 sweep=sweep,
                 train=train,
@@ -338,7 +335,7 @@ class SweepRuns:
                 reason=None if owner in run_records else reason,
             )
         record = run_records.get(owner)
-        return notes.stage_note(
+        return pages.stage_note(
             layout.label(owner),
             layout.kind(owner),
             sweep=sweep,
@@ -356,14 +353,12 @@ class SweepRuns:
 
     def _link(self, owner: str) -> Link:
         run_id = self._run_ids.get(owner)
-        return Link(name=self.layout.link_name(owner), kind=self.layout.kind(owner), url=self._url(run_id) if run_id else None)
+        url = run_page(self.experiment, run_id) if run_id else None
+        return Link(name=self.layout.link_name(owner), kind=self.layout.kind(owner), url=url)
 
     def _report_link(self, run: Run) -> list[Link]:
         path = run.data.tags.get(REPORT)
         return [Link(name="Report", kind="report", url=artifact_page(self.experiment, self._parent_id, path))] if path else []
-
-    def _url(self, run_id: str) -> str:
-        return run_page(self.experiment, run_id)
 
     @cached_property
     def _colors(self) -> dict[str, str]:
@@ -382,7 +377,7 @@ class SweepRuns:
         return [Link(name=view.name, kind="view", url=view_page(self.experiment, view.id, view.mode)) for view in self._views]
 
     def _address(self, place: str) -> str:
-        """Where something lies in the store, without keys or settings of the address in it."""
+        """The address of a place in the store, without credentials and options."""
         return self.store.files.uri(place).rstrip("/")
 
     def _source_tags(self) -> dict[str, str]:
@@ -394,7 +389,7 @@ def _stamp(own: Mapping[str, Record]) -> str:
 
 
 def _ended(outcome: RunOutcome | None, *, is_complete: bool) -> str:
-    """The status of a sweep's run. What a killed driver left is stopped a minute later, when another one may have completed it."""
+    """The status of a sweep's run. A run left by a killed driver is stopped a minute later; another driver may have completed it."""
     if outcome == "stopped" and is_complete:
         return "FINISHED"
     return STATUS[outcome] if outcome else "FINISHED" if is_complete else "FAILED"

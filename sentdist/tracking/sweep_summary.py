@@ -1,4 +1,4 @@
-"""What a sweep's runs come to: the scored trials in order, the metrics that stand first, what dev chooses among them."""
+"""Summarize a sweep: scored trials in order, primary metrics, means and differences, and what dev chooses."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sentdist.plan.own_tasks import OWN, own_test_names
 from sentdist.plan.specs import Shape
-from sentdist.plan.task_names import named_task, task_names
+from sentdist.plan.task_names import OWN, named_task, own_test_names, task_names
 from sentdist.store.chosen import DevCell, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord
-from sentdist.table_text import csv_text
-from sentdist.tracking.shown_metrics import averages, main_scores, metric_name, primary_metric, shown
+from sentdist.text import csv_text
+from sentdist.tracking.run_values import averages, main_scores, metric_name, primary_metric, shown
 
 DEV_SCORE = "best_dev_score"
 NUM_TRIALS, DEVIATION = "num_trials", "_sd"
@@ -30,7 +29,7 @@ class SummaryRow:
 
 
 def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, float]:
-    """Metrics of the sweep's own run: mean dev score of what dev chooses, and its mean test scores."""
+    """Return the metrics of the sweep's run: mean dev score and mean test scores of the cell that dev chooses."""
     cells = cells_by_dev(sweep, records)
     if not cells:
         return {}
@@ -40,7 +39,7 @@ def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[st
 
 
 def mean_score(cell: DevCell, records: Mapping[str, Record], metric: str) -> float | None:
-    """Mean of a main score or average over the trials of a cell; None where one of them lacks it."""
+    """Return the mean of a score over the trials of a cell; None if one of them lacks it."""
     found = [main_scores(records[trial.key]) for trial in cell.trials]
     values = [(averages(scores) | scores).get(metric) for scores in found]
     present = [value for value in values if value is not None]
@@ -48,7 +47,7 @@ def mean_score(cell: DevCell, records: Mapping[str, Record], metric: str) -> flo
 
 
 def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[SummaryRow]:
-    """The scored trials, best on dev first; those of which dev knows nothing follow, by the primary metric."""
+    """Return the scored trials, best on dev first; those without a dev score follow, by the primary metric."""
     rows = []
     for trial in distinct_trials(sweep):
         if trial.key in records:
@@ -61,21 +60,21 @@ def summary_rows(sweep: SweepRecord, records: Mapping[str, Record]) -> list[Summ
 
 
 def reference(sweep: SweepRecord) -> str | None:
-    """The method that others are compared with: the baseline, else an untouched encoder."""
+    """Return the method that others are compared with: the baseline, else an untouched encoder."""
     return sweep.baseline or next((trial.method for trial in sweep.trials if trial.train is None), None)
 
 
 def difference_metric(sweep: SweepRecord) -> str | None:
-    """The metric for the primary score minus the reference's; None without a reference."""
+    """Return the metric of the primary score minus the reference's; None without a reference."""
     method = reference(sweep)
     return None if method is None else metric_name(f"{sweep_metric(sweep)}_vs_{method}")
 
 
 def compared(sweep: SweepRecord, records: Mapping[str, Record]) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]]]:
-    """Metrics that need more than one trial: of scored trials, by key, and of cells whose trials are all scored.
+    """Return metrics that need more than one trial: of scored trials by key, and of fully scored cells by label.
 
-    A trial's is its primary score minus the mean of the reference's trials, of those that dev chose where it did. A cell has the means
-    over its trials and the standard deviation of the primary score; nothing where each cell has one trial.
+    A trial has its primary score minus the mean of the reference's trials (those that dev chose, if it did). A cell has the means over its
+    trials and the standard deviation of the primary score; there are none if each cell has one trial.
     """
     metric, difference = sweep_metric(sweep), difference_metric(sweep)
     rows = {row.trial.key: row for row in summary_rows(sweep, records) if metric in row.scores}
@@ -106,13 +105,13 @@ def _means(rows: Sequence[SummaryRow], metric: str, further: Sequence[Mapping[st
 
 
 def mean_columns(sweep: SweepRecord) -> tuple[str, ...]:
-    """The metrics that only means have; empty where each cell has one trial."""
+    """Return the metrics that only means have; empty if each cell has one trial."""
     several = any(len(trials) > 1 for trials in sweep.cells.values())
     return (f"{sweep_metric(sweep)}{DEVIATION}", NUM_TRIALS) if several else ()
 
 
 def summary_csv(rows: Sequence[SummaryRow]) -> str:
-    """One line a trial, for the artifact tab."""
+    """Return the trials as CSV, one line each."""
     tasks = list(dict.fromkeys(task for row in rows for task in row.scores))
     lines: list[list[str]] = [["trial", "method", "seed", "fold", "dev_score", *tasks, "key"]]
     for row in rows:
@@ -123,23 +122,23 @@ def summary_csv(rows: Sequence[SummaryRow]) -> str:
 
 
 def sweep_metric(sweep: SweepRecord) -> str:
-    """The test score that stands first: it is shown, and chooses nothing."""
+    """Return the primary test score; it is shown and chooses nothing."""
     return primary_metric(_asked(sweep))
 
 
 def order_metric(sweep: SweepRecord) -> str:
-    """The metric that orders the trials of a sweep: the dev score where dev chooses, else the test score that stands first."""
+    """Return the metric that orders the trials: the dev score if dev chooses, else the primary test score."""
     return DEV_SCORE if dev_chooses(sweep) else sweep_metric(sweep)
 
 
 def sweep_scores(sweep: SweepRecord) -> tuple[str, ...]:
-    """Averages and tasks under which the main scores of its trials stand, in the order of the recipe."""
+    """Return the names of averages and main scores of the trials, in the order of the recipe."""
     tasks = _asked(sweep)
     return (*averages(dict.fromkeys(tasks, 0.0)), *tasks)
 
 
 def distinct_trials(sweep: SweepRecord) -> list[TrialRecord]:
-    """One trial a key: two methods that come to the same stages are one run."""
+    """Return one trial per key: methods with the same stages share a run."""
     return list({trial.key: trial for trial in reversed(sweep.trials)}.values())[::-1]
 
 

@@ -17,7 +17,7 @@ from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.building import run_local
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.synthetic_searches import made_up_search
@@ -163,7 +163,7 @@ def test_a_trial_leads_to_the_stages_it_used_and_they_lead_back(shown: Shown, br
 def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser) -> None:
     """Digests of its files, which `sentdist serve` compares, stood among its tags as raw JSON."""
     browser.visit("#/models/tiny/versions/1?workflowType=machine_learning")
-    text = browser.wait_for_text("@ best", "chosen on dev by stsb-dev", "On the test sets, which had no say: stsb")
+    text = browser.wait_for_text("@ best", "chosen on dev by stsb-dev", "On the test sets, which were not used: stsb")
     assert "Source Run" in text and "sentdist.trial_name" in text and "sentdist.files" not in text
     browser.visit("#/models?workflowType=machine_learning")
     browser.wait_for_text("tiny", "Version 1")

@@ -100,8 +100,8 @@ def client(server: MlflowServer) -> MlflowClient:
 @pytest.fixture(scope="session")
 def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny encoder as a training leaves it."""
-    from sentdist.learning.encoder.card import EncoderCard
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+    from sentdist.learning.encoder.write_folder import EncoderCard
 
     folder = tmp_path_factory.mktemp("encoder")
     SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))

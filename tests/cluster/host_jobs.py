@@ -74,7 +74,7 @@ def planned(root: str, training: dict[str, Json], runtime: dict[str, Json]) -> t
 
 def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], bool]) -> None:
     from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.board.submissions import Submission
     from sentdist.execution.build_stage import build_stage
 
     board = BoardClient(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)

@@ -16,7 +16,7 @@ from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
@@ -69,7 +69,7 @@ class Gated:
 
     def open(self, sweep: str = "", tracker: Tracker | None = None) -> Any:
         from sentdist.execution.board.client import BoardClient
-        from sentdist.execution.board.submission import Submission
+        from sentdist.execution.board.submissions import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
         self.boards.append(BoardClient(submission, _toy_body(self.log, self.gate, self.broken), patience_s=0.5))
@@ -153,7 +153,7 @@ def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
     import ray
 
-    from sentdist.execution.stop_sweeps import stop_sweeps
+    from sentdist.execution.board.client import stop_sweeps
 
     first, second = gated.open("first"), gated.open("second")
     with gated.callers() as pool:

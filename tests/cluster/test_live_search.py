@@ -12,11 +12,11 @@ from mlflow.entities import Run
 
 from sentdist.execution.searching.in_process import search_in_process
 from sentdist.plan.stage import Json
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.live_search import LiveSearch
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search

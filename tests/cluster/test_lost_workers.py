@@ -24,10 +24,9 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submission import Submission
+    from sentdist.execution.board.client import BoardClient, StoppedSweep, stop_sweeps
+    from sentdist.execution.board.submissions import Submission
     from sentdist.execution.build_stage import build_stage
-    from sentdist.execution.stop_sweeps import StoppedSweep, stop_sweeps
 
     data = write_data(tmp_path / "data")
     long: Json = {

@@ -14,8 +14,8 @@ from mlflow import MlflowClient
 from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.views import TAG
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, small_sweep
 
@@ -124,7 +124,7 @@ def test_the_best_encoder_is_registered_once_and_loads(
     assert version.run_id == chosen.info.run_id, "dev chooses it, though RCL is two points higher on the test sets"
     assert version.tags["avg_sts"] == "79.3000"
     assert version.description.startswith("Eq. 1 · seed 0, chosen on dev by stsb-dev.\n\n")
-    assert "the highest of 3 cells" in version.description and "which had no say: avg_sts 79.30" in version.description
+    assert "the highest of 3 cells" in version.description and "which were not used: avg_sts 79.30" in version.description
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     mlflow.set_tracking_uri(server.uri)
     mlflow.set_registry_uri(server.uri)
@@ -174,7 +174,7 @@ def test_the_sweep_shows_its_table_its_report_and_what_sharing_saved(tracked: Tr
     assert "Best on dev: Eq. 1, stsb-dev 80.50 (mean of 1 training). On the test sets it scores avg_sts 79.30." in note
     assert note.index("Eq. 1 · seed 0") < note.index("RCL (phis={0.01, 0.02})") < note.index("MiniLM, untouched")
     assert {name: parent.data.metrics[name] for name in ("best_dev_score", "avg_sts")} == {"best_dev_score": 80.5, "avg_sts": 79.3}
-    assert f"{len(tracked.plan.stages)} stages stand for the {sum(tracked.plan.mentions.values())} that the trials need" in note
+    assert f"{len(tracked.plan.stages)} stages instead of the {sum(tracked.plan.mentions.values())} that the trials need" in note
     assert {"recipe.yaml", "summary.csv"} <= tracked.artifacts(parent)
     of_sweep, of_trial = (
         {(item.dataset.name, tag.value) for item in run.inputs.dataset_inputs for tag in item.tags}

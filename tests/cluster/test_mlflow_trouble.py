@@ -16,7 +16,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep
 from sentdist.tracking import server as tracking_server
 from sentdist.tracking.mlflow_tracker import MlflowTracker
-from sentdist.tracking.rebuild import rebuild
+from sentdist.tracking.search_runs import rebuild
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, MlflowServer, drive, make_up, small_sweep
 

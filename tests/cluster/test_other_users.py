@@ -22,8 +22,7 @@ import grpc
 import psutil
 import pytest
 
-from sentdist.services.ports import free_port
-from sentdist.services.processes import RunningServer, noted
+from sentdist.services.processes import RunningServer, free_port, noted
 
 ROOT = Path(__file__).parents[2]
 NOBODY = 65534

@@ -21,7 +21,7 @@ from sentdist.data.texts import open_texts
 from sentdist.errors import DataError, ResourceError, StoreError
 from sentdist.learning.bank import FileBank
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
@@ -155,10 +155,9 @@ def test_workers_make_the_bank_of_one_process(cluster: Any, tiny_encoder_dir: Pa
 def test_workers_find_what_one_process_finds_also_when_one_is_lost(
     cluster: Any, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.execution.parallel.nearest import search_over_workers
-    from sentdist.inference.nearest import CorpusSearch, SearchedFiles, TileReader, embed_queries, search_here
+    from sentdist.execution.parallel.embed import search_over_workers
+    from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.inference.same_encoder import SameEncoder
     from sentdist.plan.specs import EncoderUse
 
     draw = np.random.default_rng(0)

@@ -13,7 +13,7 @@ import pytest
 
 from sentdist.errors import ResourceError
 from sentdist.execution.prometheus import IN_FLIGHT, SENTENCES, STAGES
-from sentdist.plan.leaks import overlaps_of
+from sentdist.plan.evaluation import overlaps_of
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan

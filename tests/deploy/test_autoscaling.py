@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.waiting import wait_for
 

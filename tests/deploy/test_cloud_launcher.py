@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +21,6 @@ def prepared() -> dict[str, Any]:
     return config
 
 
-def test_the_launcher_installs_nothing_over_the_image(prepared: dict[str, Any]) -> None:
-    """Its defaults for AWS install a Ray of its own, for a Python that the image has not."""
-    for name in ("initialization_commands", "setup_commands", "head_setup_commands", "worker_setup_commands"):
-        assert prepared[name] == [], name
-    for kind in prepared["available_node_types"].values():
-        assert not kind.get("worker_setup_commands")
-
-
 def test_every_node_has_the_token_and_the_data(prepared: dict[str, Any]) -> None:
     assert {"~/.sentdist_ray_token", "/home/ray/data"} == set(prepared["file_mounts"])
     submit = next(line for line in LAUNCHED.read_text().splitlines() if "ray job submit" in line)
@@ -48,20 +37,3 @@ def test_the_head_may_start_machines(prepared: dict[str, Any]) -> None:
     assert "IamInstanceProfile" not in kept.get("head_node", {}), "the launcher leaves the profile that is named as it is"
     profiles = {name: kind["node_config"]["IamInstanceProfile"]["Arn"] for name, kind in kept["available_node_types"].items()}
     assert profiles == {"head": "PROFILE_WITH_S3_AND_EC2", "gpu": "PROFILE_WITH_S3"}
-
-
-def test_ray_is_found_in_a_login_shell(tmp_path: Path) -> None:
-    """Debian's /etc/profile sets PATH anew, then reads /etc/profile.d; what the image puts there is executed here."""
-    dockerfile = (ROOT / "infra" / "Dockerfile").read_text()
-    written = re.search(r"^RUN echo '(.+)' > /etc/profile\.d/\w+\.sh$", dockerfile, re.MULTILINE)
-    assert written is not None
-    folder = re.search(r"^ENV VIRTUAL_ENV=(\S+)", dockerfile, re.MULTILINE)
-    assert folder is not None
-    program = tmp_path / "bin" / "ray"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\n")
-    program.chmod(0o755)
-    line = written[1].replace(folder[1], str(tmp_path))
-    assert line != written[1], "the environment of the image"
-    done = subprocess.run(["/bin/bash", "-c", f"PATH=/usr/bin:/bin; {line}; command -v ray"], capture_output=True, text=True)
-    assert done.stdout.strip() == str(program), json.dumps([done.stdout, done.stderr])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sentdist.execution.cluster import growth
+from sentdist.execution.cluster import nodes as growth
 from sentdist.execution.cluster.nodes import Node
 
 ROOT = Path(__file__).parents[2]
@@ -97,28 +96,6 @@ def test_every_field_is_one_that_kubernetes_and_kuberay_know(document: dict[str,
         assert spec["selector"]["matchLabels"] == spec["template"]["metadata"]["labels"]
 
 
-@pytest.mark.parametrize(
-    ("change", "reported"), [({"rayVersions": "2"}, "unknown"), ({"suspend": "yes"}, "no boolean"), ({"headGroupSpec": None}, "no mapping")]
-)
-def test_the_check_finds_a_field_that_is_wrong(change: dict[str, Any], reported: str) -> None:
-    assert reported in " ".join(_unknown(_named("RayCluster", "sentdist")["spec"] | change, FIELDS["RayCluster"], ""))
-
-
-def _pods() -> Iterator[dict[str, Any]]:
-    for spec in (_named("RayCluster", "sentdist")["spec"], _named("RayJob", "rcl-grid")["spec"]["rayClusterSpec"]):
-        yield from (group["template"]["spec"] for group in (spec["headGroupSpec"], *spec["workerGroupSpecs"]))
-
-
-def test_every_pod_of_ray_has_account_secrets_data_and_a_place_among_gpus() -> None:
-    accounts = {one["metadata"]["name"] for one in DOCUMENTS if one["kind"] == "ServiceAccount"}
-    for pod in _pods():
-        (container,) = pod["containers"]
-        assert pod["serviceAccountName"] in accounts
-        assert {one["secretRef"]["name"] for one in container["envFrom"]} == {"sentdist-secrets"}
-        if "nvidia.com/gpu" in container["resources"]["limits"]:
-            assert pod["tolerations"] == [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
-
-
 def test_what_is_referred_to_exists_or_is_made_by_a_command_that_stands_there() -> None:
     text = "".join(path.read_text() for path in FOLDER.rglob("*.yaml"))
     claims = {one["metadata"]["name"] for one in DOCUMENTS if one["kind"] == "PersistentVolumeClaim"}
@@ -167,24 +144,6 @@ def test_secrets_are_made_without_a_word_of_them_in_a_command_line(tmp_path: Pat
     assert set(made) == set(re.findall(r"\$\{(\w+):\?", compose)) and container["envFrom"] == [{"secretRef": {"name": "sentdist-mlflow"}}]
 
 
-def test_services_are_where_the_pods_look_for_them() -> None:
-    address = next(one["value"] for one in next(_pods())["containers"][0]["env"] if one["name"] == "MLFLOW_TRACKING_URI")
-    assert address == f"http://mlflow:{_named('Service', 'mlflow')['spec']['ports'][0]['port']}"
-    redis = _with_redis()["spec"]["gcsFaultToleranceOptions"]["redisAddress"]
-    assert redis == f"sentdist-redis:{_named('Service', 'sentdist-redis')['spec']['ports'][0]['port']}"
-
-
-def test_mlflow_is_the_server_of_the_compose_file() -> None:
-    """Whose very command another test starts."""
-    (container,) = _named("Deployment", "mlflow")["spec"]["template"]["spec"]["containers"]
-    compose = yaml.safe_load((ROOT / "infra" / "mlflow" / "compose.yaml").read_text())["services"]["mlflow"]
-    assert container["command"] == shlex.split(re.sub(r"\$\{\w+:-(.*?)\}", r"\1", compose["command"]))
-    hosts = next(one["value"] for one in container["env"] if one["name"] == "MLFLOW_SERVER_ALLOWED_HOSTS")
-    assert f":-{hosts}}}" in compose["environment"]["MLFLOW_SERVER_ALLOWED_HOSTS"]
-    assert {mount["mountPath"] for mount in container["volumeMounts"]} == {volume.split(":")[1] for volume in compose["volumes"]}
-    assert "PASSWORD" not in str(container["command"])
-
-
 def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) -> None:
     """From maxReplicas and limits of the very file; nothing where the autoscaler is off."""
     cluster = _named("RayCluster", "sentdist")
@@ -207,27 +166,3 @@ def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) ->
     assert (group.most, group.offers.cpus, group.offers.gpus) == (workers["maxReplicas"], 8.0, 1.0)
     assert len(growth.nodes_to_come((Node(cpus=0.0), group.offers), [group])) == workers["maxReplicas"] - 1
     assert growth.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()
-
-
-@pytest.mark.parametrize(("status", "is_reported"), [(403, False), (500, True)])
-def test_a_head_that_may_not_ask_counts_what_is_there(
-    status: int, is_reported: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    import requests
-
-    def refuse(namespace: str) -> None:
-        answer = requests.Response()
-        answer.status_code = status
-        raise requests.HTTPError("refused", response=answer)
-
-    monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", refuse)
-    pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    assert growth._kuberay_spec(pod) == {}
-    assert ("SENTDIST_GROWS_TO" in capsys.readouterr().err) == is_reported
-
-
-def test_every_port_that_a_command_forwards_is_one_of_the_heads() -> None:
-    """KubeRay gives the head's service the ports of its container, and its usual ones only where the container names none."""
-    head = _named("RayCluster", "sentdist")["spec"]["headGroupSpec"]["template"]["spec"]["containers"][0]
-    forwarded = re.findall(r"port-forward svc/sentdist-head-svc (\d+):(\d+)", (FOLDER / "raycluster.yaml").read_text())
-    assert forwarded and {int(port) for _, port in forwarded} <= {one["containerPort"] for one in head["ports"]}

@@ -7,9 +7,8 @@ import re
 from pathlib import Path
 
 import ray
-import yaml
 
-from sentdist.execution.prometheus import COUNTED, METRICS, STAGES
+from sentdist.execution.prometheus import METRICS
 from tests.support.prometheus import exported
 
 ROOT = Path(__file__).parents[2]
@@ -30,20 +29,3 @@ def test_every_metric_of_the_dashboard_is_exported() -> None:
             word for by in re.findall(r"by \((.*?)\)", expression) for word in by.split(", ")
         }
         assert labels <= OF_RAY | set(ours[name].labels if name in ours else ()), expression
-
-
-def test_every_measure_is_reported_somewhere() -> None:
-    code = "".join(path.read_text() for path in (ROOT / "sentdist" / "execution").rglob("*.py"))
-    names = {"sentdist_sentences": "SENTENCES", "sentdist_stages": "STAGES", "sentdist_stages_in_flight": "IN_FLIGHT",
-             "sentdist_bank_bytes": "BANK_BYTES"}  # fmt: skip
-    for metric in METRICS:
-        assert re.search(rf"\b(add|show)\({names[metric.name]}\b", code), metric.name
-    values = {value for expression in ASKED for value in re.findall(r"what=~?\"([\w|]+)\"", expression)}
-    assert STAGES.labels == ("kind", "what") and {one for value in values for one in value.split("|")} <= set(COUNTED)
-
-
-def test_prometheus_reads_the_list_that_ray_keeps() -> None:
-    from ray._private.ray_constants import PROMETHEUS_SERVICE_DISCOVERY_FILE
-
-    (job,) = yaml.safe_load((ROOT / "cluster" / "monitoring" / "prometheus.yaml").read_text())["scrape_configs"]
-    assert [name.rpartition("/")[2] for name in job["file_sd_configs"][0]["files"]] == [PROMETHEUS_SERVICE_DISCOVERY_FILE]

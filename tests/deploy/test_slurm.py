@@ -49,10 +49,6 @@ def test_a_job_in_which_ray_does_not_start_has_failed(short: Path) -> None:
     assert "Stopped: Ray did not start" in done.stderr
 
 
-def test_a_host_that_only_serves_does_not_look_for_the_end_of_the_sweep(short: Path) -> None:
-    assert _job(short, ray="exit 0", host=1).returncode == 0
-
-
 @pytest.mark.parametrize("code", [0, 1, 2])
 def test_the_job_ends_as_the_sweep_does(short: Path, code: int) -> None:
     done = _job(short, ray=RUNS, sweep=f"exit {code}")

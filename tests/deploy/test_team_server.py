@@ -1,4 +1,4 @@
-"""The team's MLflow server: the very command of compose.yaml as a process, with SQLite, or with a real PostgreSQL and a bucket."""
+"""The team's MLflow server: the very command of compose.yaml as a process, with SQLite."""
 
 from __future__ import annotations
 
@@ -13,22 +13,17 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from mlflow import MlflowClient
 
-from sentdist.services.ports import free_port
-from tests.deploy.postgres import postgres, why_no_postgres
-from tests.support.faulty_s3 import BUCKET, faulty_s3
+from sentdist.services.processes import free_port
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[2]
 SERVICE = yaml.safe_load((ROOT / "infra" / "mlflow" / "compose.yaml").read_text())["services"]["mlflow"]
-BUCKETS = ("AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN", "MLFLOW_S3_ENDPOINT_URL")
 GIVEN = {"POSTGRES_PASSWORD": "p", "MLFLOW_AUTH_ADMIN_PASSWORD": "a long password", "MLFLOW_FLASK_SERVER_SECRET_KEY": "k" * 32}
 
 
@@ -44,34 +39,21 @@ def test_the_example_of_settings_asks_for_what_must_be_set_and_keeps_the_other_d
     assert spoken_of == {*re.findall(r"\$\{(\w+)", compose), *as_given}
 
 
-def test_a_bucket_may_lie_anywhere() -> None:
-    """What stood in .env of its region, its address or a passing key did not reach the server, without a word. Unset names stay unset:
-    an empty address would be one."""
-    assert {name: SERVICE["environment"].get(name, "is absent") for name in BUCKETS} == dict.fromkeys(BUCKETS)
-
-
 def _filled(text: str, values: dict[str, str]) -> str:
     """As compose fills in ${NAME}, ${NAME:-default} and ${NAME:?must be set}."""
     return re.sub(r"\$\{(\w+)(?::-([^}]*)|:\?[^}]*)?\}", lambda found: values.get(found[1]) or found[2] or "", text)
 
 
 @contextmanager
-def _serving(folder: Path, *, database: str = "", artifacts: str = "", environment: dict[str, str] | None = None) -> Iterator[int]:
+def _serving(folder: Path) -> Iterator[int]:
     """The server on a free port; accounts, and what has no place of its own, lie in `folder`, as on the volumes."""
     port = free_port()
     folder.mkdir(exist_ok=True)
     settings = (ROOT / "infra" / "mlflow" / "basic_auth.ini").read_text()
     (folder / "basic_auth.ini").write_text(re.sub(r"sqlite:///\S+", f"sqlite:///{folder}/users.db", settings))
-    given = (
-        os.environ
-        | (environment or {})
-        | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items() if value is not None}
-    )
-    given |= {
-        "MLFLOW_BACKEND_STORE_URI": database or f"sqlite:///{folder}/mlflow.db",
-        "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini"),
-    }
-    words = _filled(SERVICE["command"], {"MLFLOW_ARTIFACTS": artifacts or str(folder / "artifacts")}).split()
+    given = os.environ | {name: _filled(str(value), GIVEN) for name, value in SERVICE["environment"].items() if value is not None}
+    given |= {"MLFLOW_BACKEND_STORE_URI": f"sqlite:///{folder}/mlflow.db", "MLFLOW_AUTH_CONFIG_PATH": str(folder / "basic_auth.ini")}
+    words = _filled(SERVICE["command"], {"MLFLOW_ARTIFACTS": str(folder / "artifacts")}).split()
     words = [str(port) if word == "5000" else word for word in words]
     command = [sys.executable, "-m", *words, "--workers", "1"]
     with (folder / "log").open("ab") as log:
@@ -103,43 +85,9 @@ def test_the_server_starts_wants_a_password_and_answers_under_its_addresses(tmp_
     page = "/ajax-api/2.0/mlflow/experiments/get-by-name?experiment_name=Default"
     with _serving(tmp_path / "team") as port:
         assert _status(port, page) == 401
-        named = (
-            "localhost",
-            "127.0.0.1",
-            "mlflow",
-            "mlflow.team.svc",
-            "mlflow.team.svc.cluster.local",
-            "10.1.2.3",
-            "192.168.0.9",
-            "172.20.0.3",
-        )
+        named = ("localhost", "mlflow.team.svc.cluster.local", "10.1.2.3", "192.168.0.9", "172.20.0.3")
         found = {host: _status(port, page, host=f"{host}:5000", user="admin") for host in named}
         assert found == dict.fromkeys(named, 200)
         for stranger in ("evil.example", "mlflow.evil.example", "172.200.0.3"):
             assert _status(port, page, host=f"{stranger}:5000", user="admin") == 403, stranger
     assert (tmp_path / "team" / "users.db").exists(), "accounts outlive the container"
-
-
-@pytest.mark.nightly
-def test_runs_in_postgresql_and_files_in_a_bucket_outlive_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if reason := why_no_postgres():
-        pytest.skip(reason)
-    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
-    monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", GIVEN["MLFLOW_AUTH_ADMIN_PASSWORD"])
-    (tmp_path / "note.txt").write_text("kept")
-    with postgres("mlflow", GIVEN["POSTGRES_PASSWORD"]) as database, faulty_s3() as s3:
-        of_bucket = {"MLFLOW_S3_ENDPOINT_URL": f"http://{s3.address}", "AWS_DEFAULT_REGION": "us-east-1"}
-        monkeypatch.setitem(GIVEN, "AWS_ACCESS_KEY_ID", "key")
-        monkeypatch.setitem(GIVEN, "AWS_SECRET_ACCESS_KEY", "secret")
-        places: Any = {"database": database, "artifacts": f"s3://{BUCKET}/mlflow", "environment": of_bucket}
-        with _serving(tmp_path / "team", **places) as port:
-            client = MlflowClient(f"http://127.0.0.1:{port}")
-            run = client.create_run(client.create_experiment("shared"), run_name="first")
-            client.log_metric(run.info.run_id, "score", 79.5)
-            client.log_artifact(run.info.run_id, str(tmp_path / "note.txt"))
-            assert run.info.artifact_uri.startswith("mlflow-artifacts:"), "clients need no key of the bucket"
-        with _serving(tmp_path / "team", **places) as port:
-            client = MlflowClient(f"http://127.0.0.1:{port}")
-            assert client.get_run(run.info.run_id).data.metrics == {"score": 79.5}
-            found = client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))
-            assert Path(found).read_text() == "kept"

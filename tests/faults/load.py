@@ -23,8 +23,7 @@ import yaml
 
 from sentdist.plan.stage import Json, Stage
 from sentdist.stages.planning.planned import planned
-from sentdist.store.integrity import checksum_of
-from sentdist.store.record import Record
+from sentdist.store.record import Record, checksum_of
 from tests.cluster.hosts import RAY_PORT, ROOT, hosts
 from tests.support.tiny_data import tiny_values, write_data
 

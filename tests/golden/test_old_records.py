@@ -14,8 +14,7 @@ import pytest
 
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import STAGES
-from sentdist.store.record import Record
-from sentdist.store.restored import restored
+from sentdist.store.record import Record, restored
 from tests.support.every_stage import one_of_each
 
 GOLDEN = Path(__file__).parent / "old_records.json"
@@ -57,7 +56,7 @@ def test_what_was_written_then_is_the_same_stage_now(key: str) -> None:
 def test_a_process_that_has_planned_nothing_reads_them() -> None:
     """Types that name later ones are whole only once they are used."""
     script = (
-        "from sentdist.store.restored import restored; from tests.golden.test_old_records import records; found = records(); "
+        "from sentdist.store.record import restored; from tests.golden.test_old_records import records; found = records(); "
         "print(sum(restored(key, found) is not None for key in found))"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=GOLDEN.parents[2], capture_output=True, text=True, check=False)

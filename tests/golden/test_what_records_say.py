@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.papers import PAPERS
+from sentdist.plan.shipped import PAPERS
 from sentdist.plan.stage import Json
-from sentdist.report.cell_facts import cell_facts
-from sentdist.report.paper import tables_of
-from sentdist.report.works import works_of_stages
+from sentdist.report.citations import works_of_stages
+from sentdist.report.printed import tables_of
+from sentdist.report.score_rows import cell_facts
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.parameters import data_sets
-from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.run_update import RunLayout
+from sentdist.tracking.run_values import data_sets
 from tests.support.every_stage import records_of
 from tests.support.planning import RECIPES, shipped_plan
 

@@ -7,15 +7,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
-from sentdist.learning import word_rows
-from sentdist.learning.encoder.batch import Batch
+from sentdist.execution.training.resume import CheckpointClock
+from sentdist.learning import gradient_buckets as word_rows
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.plan.runtime import Runtime
+from sentdist.learning.optimization import Learner, Optimization
+from sentdist.plan.sections import Runtime
 from tests.gpu.waiting import refuse_waiting
 from tests.parity.word_batches import word_batches
 from tests.support import make

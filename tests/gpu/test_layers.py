@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder import attention_tiles, fused_layer
+from sentdist.learning.encoder import fused_layer
+from sentdist.learning.encoder import private_torch as attention_tiles
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import cpp_kernels
 from tests.support.layers import distance, loss_and_gradients, off, slope_beside_gradient

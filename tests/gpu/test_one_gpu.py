@@ -10,15 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import anchor_blocks
-from sentdist.learning.anchor_blocks import mean_over_blocks
+from sentdist.learning import grad_cache as anchor_blocks
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.gather import GPU_BACKEND
-from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
+from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, mean_over_blocks, micro_batches, sum_over_micro_batches
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Optimization
 from sentdist.learning.precision import apply_matmul_precision

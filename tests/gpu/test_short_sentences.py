@@ -7,8 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from sentdist.learning.encoder import attention_tiles, flat_attention
-from sentdist.learning.encoder.compiled_attention import compiled_attention
+from sentdist.learning.encoder import flat_attention
+from sentdist.learning.encoder import private_torch as attention_tiles
+from sentdist.learning.encoder.flat_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import longest_supported
 from tests.support.attended import attended
 

@@ -11,15 +11,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
 from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import GPU_BACKEND
-from sentdist.learning.learner import Learner
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
+from sentdist.learning.optimization import Learner, Optimization
 from sentdist.learning.prefetch import Sender
 from tests.gpu.engines import by_deepspeed_without_waiting
 from tests.gpu.waiting import refuse_waiting, refusing

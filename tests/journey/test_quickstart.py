@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 
 pytestmark = [pytest.mark.journey, pytest.mark.timeout(3600)]
 

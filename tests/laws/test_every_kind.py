@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from sentdist.execution.disk_estimate import bytes_beside_weights
+from sentdist.execution.plan_facts import bytes_beside_weights
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Bank
 from sentdist.stages.planning.device_forecast import operations_of
 from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
-from sentdist.tracking.parameters import data_sets, stage_parameters
+from sentdist.tracking.run_values import data_sets, stage_parameters
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
@@ -20,7 +20,7 @@ NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
 PLANNED = sorted(set(STAGES) - NOT_PLANNED)
 
 
-UNKNOWN = "nobody said"
+UNKNOWN = "not implemented"
 
 
 def _written(stage: Stage) -> int:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from torch import Tensor
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.rcl import rcl

@@ -10,9 +10,8 @@ import pytest
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.stage import KEY_LENGTH, Stage
 from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
-from sentdist.store import restored as module
-from sentdist.store.record import Record
-from sentdist.store.restored import MissingStage, restored
+from sentdist.store import record as module
+from sentdist.store.record import MissingStage, Record, restored
 from tests.support.every_stage import one_of_each, plan_of_all_kinds, record_of, records_of
 from tests.support.planning import RECIPES, shipped_plan
 

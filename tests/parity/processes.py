@@ -37,7 +37,7 @@ PRELOADED = (
     "pytest",
     "sentdist.execution.training.deepspeed_engine",
     "sentdist.execution.training.rank",
-    "sentdist.stages.train_here",
+    "sentdist.stages.rungs",
     "tests.support.graded_data",
     "tests.support.objective_steps",
     "tests.support.tiny_data",

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.learning.bank import HostBank
-from sentdist.learning.encoder.batch import Batch, collate
+from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.objective import Objective
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.objectives.objective_spec import Labels, LossInputs
-from sentdist.plan.compatibility import settled
+from sentdist.plan.checks import settled
 from sentdist.plan.recipe import objective_from_values
 
 M, D, N = 12, 5, 2

@@ -12,14 +12,13 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
-from sentdist.learning.projected import Projected
+from sentdist.learning.objective import Projected
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries, Adversary
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import Adversaries, Adversary, AuxiliaryLoss, AuxiliaryWeights
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets
 from tests.support import make

@@ -22,13 +22,13 @@ from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import engine as engine_module
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.plan.stages import Train
-from sentdist.stages.ranks import ranks_here
+from sentdist.stages.train_setup import ranks_here
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches

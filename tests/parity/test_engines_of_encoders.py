@@ -15,24 +15,20 @@ from torch import Tensor
 
 from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.learning.encoder.batch import Batch, TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.engine import Engine, TorchEngine
-from sentdist.learning.heads import HEADS_FILE
-from sentdist.learning.learner import Learner, encoder_weights, head_weights
+from sentdist.learning.gather import SharedSentences
 from sentdist.learning.loop import train_steps
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.projected import Projected
-from sentdist.learning.shared_sentences import SharedSentences
-from sentdist.learning.weighted_sum import WeightedSum
+from sentdist.learning.objective import HEADS_FILE, Projected, WeightedSum
+from sentdist.learning.optimization import Learner, Optimization, encoder_weights, head_weights
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
-from sentdist.objectives.learned.auxiliary import AuxiliaryLoss, AuxiliaryWeights
+from sentdist.objectives.learned.auxiliary import Adversaries, AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.mlm import Vocabulary
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes
 from tests.parity.target_tables import RandomTargets

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import anchor_blocks
-from sentdist.learning.encoder.batch import TokenBatch, collate
+from sentdist.learning import grad_cache as anchor_blocks
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.grad_cache import TOKENS_MULTIPLE, encode_in_micro_batches, micro_batches, sum_over_micro_batches
 from sentdist.learning.optimization import Optimization

@@ -17,15 +17,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sentdist.learning import gather, gradient_buckets, word_rows
+from sentdist.learning import gather, gradient_buckets
+from sentdist.learning import gradient_buckets as word_rows
 from sentdist.learning.engine import TorchEngine
-from sentdist.learning.gather import (
-    GroupGoneError,
-    gather_rows,
-    held_group,
-    mean_over_ranks,
-    wait_for_all_ranks,
-)
+from sentdist.learning.gather import GroupGoneError, gather_rows, held_group, mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
 from sentdist.learning.optimization import Optimization
 from tests.parity.processes import run_in_processes
@@ -95,7 +90,7 @@ def test_a_bucket_leaves_while_earlier_layers_wait_for_their_gradients(sent: lis
     for _ in range(2):
         sent.clear()
         seen: list[int] = []
-        with buckets.travelling():
+        with buckets.overlap_reduce():
             chain(torch.ones(2, 8), seen=lambda number, seen=seen: seen.append(len(sent))).backward()
         left.append([*seen, len(sent)])
         buckets.arrive()
@@ -135,7 +130,7 @@ def _both_ways(rank: int, world_size: int) -> tuple[list[dict[str, Tensor]], lis
             chain.zero_grad(set_to_none=True)
             loss = chain(rows, without=1 if step in (0, 3) else None)
             if travels:
-                with buckets.travelling():
+                with buckets.overlap_reduce():
                     loss.backward()
                 buckets.arrive()
             else:

@@ -13,7 +13,8 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
 from sentdist.families import FAMILIES, FLAT_FAMILIES, OTHER
-from sentdist.learning import precision, products
+from sentdist.learning import precision
+from sentdist.learning import precision as products
 from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.grad_cache import encode_in_micro_batches

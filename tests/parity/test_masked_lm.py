@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForMaskedLM
 
-from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, collate
 from sentdist.learning.gather import by_share, local_rows
 from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked

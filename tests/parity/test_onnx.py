@@ -11,12 +11,12 @@ import torch
 from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import EncoderError
+from sentdist.families import POOLINGS
 from sentdist.inference.export_formats import export_graph
 from sentdist.learning.encoder import onnx as onnx_export
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
-from sentdist.poolings import POOLINGS
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from sentdist.learning.encoder.attention_tiles import largest_tile
-from sentdist.learning.kernels.tile_sizes import TILES
+from sentdist.learning.bank_shape import TILES
+from sentdist.learning.encoder.private_torch import largest_tile
 from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted, run_with_triton
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.learning.bank import HostBank
-from sentdist.learning.encoder.batch import Batch, TokenBatch, collate
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, collate
 from sentdist.learning.gather import local_rows
 
 NUM_SENTENCES = 60

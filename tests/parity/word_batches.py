@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.gather import local_rows
 from tests.support.tiny_encoders import WORDS as VOCABULARY
 

@@ -12,11 +12,11 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from sentdist.families import POOLINGS
 from sentdist.objectives.objective_spec import Needs
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.specs import Regularizers, Stopping, Training
 from sentdist.plan.stage import Json
-from sentdist.poolings import POOLINGS
 from tests.support.graded_data import NLI, write_graded
 from tests.support.groups_data import PART, write_inference
 from tests.support.mask_tokens import maskable_encoder

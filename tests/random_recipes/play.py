@@ -22,9 +22,9 @@ from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
-from sentdist.store.curves import HISTORY_FILE
+from sentdist.store.searches import HISTORY_FILE
 from tests.random_recipes.draw import draw_recipe, draw_runtime
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan

@@ -10,7 +10,7 @@ from sentdist.stages.local import build_all
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:  # torch takes seconds
-    from sentdist.stages.train_here import Listener
+    from sentdist.stages.rungs import Listener
 
 
 def run_local(plan: Plan, context: Context, *, listen: Listener | None = None) -> list[Artifact]:

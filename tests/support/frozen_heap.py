@@ -5,7 +5,7 @@ A million objects of libraries are walked through at each full collection otherw
 
 import gc
 
-from sentdist.gc_thresholds import collect_rarely
+from sentdist.machine import collect_rarely
 
 gc.collect()
 gc.freeze()

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder import attention_tiles, flat_attention, grouped_attention
-from sentdist.learning.encoder.compiled_attention import compiled_attention
+from sentdist.learning.encoder import flat_attention, grouped_attention
+from sentdist.learning.encoder import private_torch as attention_tiles
+from sentdist.learning.encoder.flat_attention import compiled_attention
 from sentdist.learning.encoder.fused_attention import ByLength
 from sentdist.learning.kernels import cpp_kernels, triton_attention, triton_kernels
-from sentdist.learning.kernels.band import Band
-from sentdist.learning.kernels.interface import AttentionLayout, QueryKeyValue
+from sentdist.learning.kernels.interface import AttentionLayout, Band, QueryKeyValue
 from tests.support.attended import BANDS, MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)

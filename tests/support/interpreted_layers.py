@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 import torch
 
-from sentdist.learning.encoder import attention_tiles
+from sentdist.learning.encoder import private_torch as attention_tiles
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import cpp_kernels, triton_kernels
 from tests.support.gpu_layers import by_gpu_kernels, gelu_beside_torch, norm_beside_torch

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentdist.execution.board.event_sink import EventSink
+from sentdist.execution.board.diagnosis import Heartbeat
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeat
+from sentdist.execution.board.submissions import EventSink
 
 
 class HostLost(BaseException):

@@ -12,7 +12,7 @@ from sentdist.objectives import entropy as entropy_file
 from sentdist.objectives import info_nce as info_nce_file
 from sentdist.objectives import mlm as mlm_file
 from sentdist.objectives import rcl as rcl_file
-from sentdist.objectives import regulators as regulators_file
+from sentdist.objectives import rcl as regulators_file
 from sentdist.objectives import rse as rse_file
 from sentdist.objectives import supmpn as supmpn_file
 from sentdist.objectives.learned.mlm import MaskedLMLoss

@@ -18,11 +18,11 @@ from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.run_update import RunLayout
 from sentdist.tracking.tracker import Tracker
 from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for

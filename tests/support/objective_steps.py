@@ -14,19 +14,16 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.bank import HostBank
-from sentdist.learning.encoder.batch import Batch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import by_share
 from sentdist.learning.grad_cache import encode_in_micro_batches
-from sentdist.learning.learner import Learner
-from sentdist.learning.objective import Objective
-from sentdist.learning.optimization import Optimization
-from sentdist.learning.projected import Projected
-from sentdist.learning.weighted_sum import WeightedSum
-from sentdist.objectives.learned.adversaries import Adversaries
+from sentdist.learning.objective import Objective, Projected, WeightedSum
+from sentdist.learning.optimization import Learner, Optimization
+from sentdist.objectives.learned.auxiliary import Adversaries
 from sentdist.objectives.objective_spec import Labels, LossInputs
-from sentdist.plan.compatibility import settled
+from sentdist.plan.checks import settled
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.recipe import objective_from_values
 from tests.parity.target_tables import RandomTargets

@@ -8,10 +8,9 @@ from typing import get_args
 
 from sentdist.plan.corpora import SECTIONS
 from sentdist.plan.corpora.kind import CorpusStage, Section
-from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
 from sentdist.plan.resolver import OwnPin, Pin
-from sentdist.plan.specs import OwnRows
+from sentdist.plan.specs import OwnFileSection, OwnRows
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, unroll
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sentdist.learning import anchor_blocks, grad_cache
+from sentdist.learning import grad_cache
 from sentdist.learning.encoder import fused_attention
 from tests.support.pretend_kernels import KERNELS
 
@@ -215,8 +215,7 @@ def pretended_gpu() -> Iterator[torch.device]:
         for name in ("tensor", "as_tensor"):  # which ask for CUDA before anything is dispatched
             stack.enter_context(patch.object(torch, name, made_there(getattr(torch, name))))
         stack.enter_context(patch.object(Tensor, "pin_memory", _pinned))
-        for module in (grad_cache, anchor_blocks):
-            stack.enter_context(patch.object(module, "checkpoint", _recomputed_there(module.checkpoint)))
+        stack.enter_context(patch.object(grad_cache, "checkpoint", _recomputed_there(grad_cache.checkpoint)))
         torch.__future__.set_swap_module_params_on_conversion(True)  # parameters stay themselves, as on their way to a real GPU
         stack.callback(torch.__future__.set_swap_module_params_on_conversion, False)
         stack.enter_context(_PretendGpu())

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
-from sentdist.learning.kernels.band import Band
+from sentdist.learning.kernels.interface import Band
 
 States = tuple[Tensor, Tensor, Tensor]  # query, key, value
 

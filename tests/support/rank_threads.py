@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sentdist.stages.ranks import Ranks
+from sentdist.stages.train_setup import Ranks
 
 
 def on_ranks(world_size: int, act: Callable[[Ranks], Any]) -> list[Any]:

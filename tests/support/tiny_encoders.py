@@ -14,10 +14,9 @@ from transformers import AutoConfig, AutoModel, PreTrainedConfig, PreTrainedToke
 from transformers.models.t5 import T5Config, T5ForConditionalGeneration, T5Tokenizer
 
 from sentdist.families import FAMILIES, OTHER
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import no_wrappers
+from sentdist.learning.encoder.write_folder import EncoderCard, no_wrappers
 
 WORDS = [
     "a",

@@ -16,14 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from sentdist.data.build_corpus import build_corpus
-from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.sources.pinned import inspect_source, read_source
+from sentdist.data.corpus import OpenedCorpus, build_corpus
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.data.texts import open_texts
 from sentdist.errors import SentdistError
 from sentdist.inference.embedding_file import open_embeddings
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.plan.recipe import load_recipe, recipe_text
 from sentdist.stages.planning.resolve import FileResolver

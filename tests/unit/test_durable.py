@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sentdist import processor
-from sentdist.durable import whole_file
+from sentdist import machine as processor
 from sentdist.execution.health import cpu
-from sentdist.gc_thresholds import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.files import whole_file
 from sentdist.learning.encoder.private_torch import has_bfloat16
-from sentdist.stages.commit import environment
+from sentdist.machine import FULL, MIDDLE, YOUNG, collect_rarely
+from sentdist.stages.context import environment
 
 
 def test_a_file_is_the_old_one_until_the_new_one_is_whole(tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from sentdist.addresses import without_secrets
 from sentdist.cli import app
 from sentdist.data.sources.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
-from sentdist.execution.cluster.ray_errors import reason
-from sentdist.services.ports import free_port
+from sentdist.execution.cluster.connection import reason
+from sentdist.services.processes import free_port
+from sentdist.text import without_secrets
 from sentdist.tracking.server import Server
 from tests.support.planning import RECIPES
 

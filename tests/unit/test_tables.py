@@ -15,7 +15,7 @@ from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.objectives import OBJECTIVE_NAMES, OBJECTIVES, objective_rows, terms_of
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import STAGES, Train
 from sentdist.plan.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredTask, own_rows_of
@@ -24,10 +24,9 @@ from sentdist.plan.wording import TAGS
 from sentdist.report.citations import CITATIONS
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
-from sentdist.stages.planning.shared_rows import notes_on_shared_rows
-from sentdist.stages.planning.task_contents import tasks_of
+from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of
 from sentdist.stages.tasks.load import loader_of
-from sentdist.store.restored import MissingStage
+from sentdist.store.record import MissingStage
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES, shipped_plan
 
@@ -79,9 +78,9 @@ def test_a_stage_is_in_every_table(tmp_path: Path) -> None:
         if one.purpose != "aside":
             assert stage_demand(stages()[kind], Runtime()).workers >= 1 and tasks_of(stages()[kind]) is not None
             list(notes_on_shared_rows([stages()[kind]], context))
-    with pytest.raises(TypeError, match="nobody said which tasks"):
+    with pytest.raises(TypeError, match="not implemented"):
         tasks_of(MissingStage())
-    with pytest.raises(TypeError, match="takes a mean"):
+    with pytest.raises(TypeError, match="averages"):
         list(notes_on_shared_rows([MissingStage()], context))
 
 

@@ -19,12 +19,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from sentdist.cache import cache_folder
-from sentdist.errors import LONGEST, DataError, brief, counted, first_line, one_line
-from sentdist.hub_errors import hub_trouble
-from sentdist.sizes import disk_size, memory_size
-from sentdist.spelling import did_you_mean, near
-from sentdist.table_text import csv_cell, csv_text, markdown_table, markdown_text
+from sentdist.errors import LONGEST, DataError, brief, counted, did_you_mean, first_line, hub_trouble, near, one_line
+from sentdist.files import cache_folder, disk_size, memory_size
+from sentdist.text import csv_cell, csv_text, markdown_table, markdown_text
 from tests.support.machine_speed import slower_than_reference
 
 NAMES = ("batch_size", "learning_rate", "length", "max_length")
@@ -130,7 +127,7 @@ def test_a_message_is_one_line_of_bounded_length() -> None:
             error = DataError(**({"where": "w", "found": "f", "expected": "e", "remedy": "r"} | {place: value}))  # type: ignore[arg-type]
             assert time.process_time() - began < 2 * slower
             assert len(str(error)) < LONGEST[place] + 30 and len(str(error).splitlines()) == 1
-            assert f"({len(value):,} letters)" in str(error)
+            assert f"({len(value):,} characters)" in str(error)
             assert str(error).encode()  # what cannot be encoded ends a program while it prints
 
 
@@ -176,13 +173,13 @@ def _http(kind: Callable[..., Exception], status: int) -> Exception:
 def test_an_error_is_an_answer_or_silence() -> None:
     for error, found, has_answered in [
         (_http(known.RevisionNotFoundError, 404), 'no revision "abc" on the hub', True),
-        (_http(known.GatedRepoError, 403), "a repository whose owner must let you in", True),
+        (_http(known.GatedRepoError, 403), "a gated repository", True),
         (_http(known.RepositoryNotFoundError, 401), "no such repository on the hub, or a private one", True),
         (known.HFValidationError("a//b"), "no such repository on the hub, or a private one", True),
-        (_http(known.HfHubHTTPError, 403), "no login that may do this", True),
-        (known.LocalTokenNotFoundError("none"), "no login that may do this", True),
+        (_http(known.HfHubHTTPError, 403), "no login with that permission", True),
+        (known.LocalTokenNotFoundError("none"), "no login with that permission", True),
         (_http(known.HfHubHTTPError, 503), "no answer from the hub (HfHubHTTPError: reported)", False),
-        (known.OfflineModeIsEnabled("off"), "HF_HUB_OFFLINE, which forbids to ask the hub", False),
+        (known.OfflineModeIsEnabled("off"), "HF_HUB_OFFLINE, which forbids access to the hub", False),
         (OSError("no route to host\nand more"), "no answer from the hub (OSError: no route to host)", False),
     ]:
         trouble = hub_trouble(error, revision="abc")

@@ -1,1 +1,1 @@
-"""A person's own file: how its text is written, what its columns hold, which of its rows are held out."""
+"""Read a user file: its files and encoding, the meaning of its columns, its split into train, dev and test."""

@@ -1,4 +1,4 @@
-"""What a person's own file is, found out while planning: format, columns, rows held out, with notes for a person."""
+"""Recognise the format, columns and held-out rows of a user file while planning, with notes for the user."""
 
 from __future__ import annotations
 
@@ -9,30 +9,31 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sentdist.data.own.file_format import may_lack_header
-from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells
-from sentdist.data.own.grades import scale_of, score_in, words_of
-from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
-from sentdist.data.own.parts import RowPlaces, TableParts, format_of_parts, parts_of, read_parts
-from sentdist.data.own.remarks import remarks
+from sentdist.data.own.columns import GRADES, KNOWN_NAMES, is_called_negative, scale_of, score_in, words_of
+from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows, grade_cells, remarks
+from sentdist.data.own.files import RowPlaces, TableParts, format_of_parts, may_lack_header, parts_of, read_parts
+from sentdist.data.own.rows import digest_of_sides, sides_of_file
 from sentdist.data.own.shapes import Layout, Shape, layout_of
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN, Sides
-from sentdist.data.own.usual_names import GRADES, KNOWN_NAMES, is_called_negative
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, Sides
 from sentdist.data.sources import hub
 from sentdist.data.sources.separated import FileFormat, format_notes
 from sentdist.errors import DataError, brief, counted, listed
 
-MOST_COUNTED = 7  # different scores that are counted one by one
-SMALL = 2_000  # rows below which a tenth of them decides nothing
-AUTO_SHARES = (0.1, 0.1)  # of dev and test
+MOST_COUNTED = 7  # distinct scores whose counts are listed
+SMALL = 2_000  # rows below which a tenth is too few to compare encoders
+AUTO_SHARES = (0.1, 0.1)  # shares of dev and test
 AUTO_SHARES_OF_SMALL = (0.15, 0.3)
-MOST_FOR_NEAR = 50_000  # different texts among which near-duplicates are looked for, if nobody said: some 20 s
+MOST_FOR_NEAR = 50_000  # distinct texts up to which "auto" looks for near-duplicates: some 20 s
 
 
 @dataclass(frozen=True, kw_only=True)
 class OwnFileOptions:
-    """What a recipe says of a file; None: to be found out. dev, test: "auto" goes by the number of rows. near: "auto" looks for
-    near-duplicates where there are not too many texts."""
+    """Settings of a recipe for a file; None: to be recognised.
+
+    Args:
+        dev, test: shares of the rows; "auto" depends on the number of rows.
+        near: as in `HeldOut`; "auto" looks for near-duplicates among at most 50,000 texts.
+    """
 
     shape: Shape | None = None
     columns: tuple[str, ...] | None = None
@@ -49,9 +50,16 @@ class OwnFileOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class RecognisedFile:
-    """What was found. revision: of the content. sizes: rows of train, dev and test. notes: sentences for a person.
-    num_items: what dev and test score, anchors or graded pairs. num_apart: of the rows that train, how many at most share no text, as those
-    of a batch must not. text_bytes: of a text of those rows, on average."""
+    """A recognised file.
+
+    Args:
+        revision: digest of the content.
+        sizes: rows of train, dev and test.
+        notes: sentences for the user.
+        num_items: anchors or graded pairs that dev and test score.
+        num_apart: size of the largest set of training rows with distinct texts, an upper limit for a batch.
+        text_bytes: mean length of a training text.
+    """
 
     revision: str
     file: OwnFile
@@ -63,10 +71,13 @@ class RecognisedFile:
 
 
 def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revision: str | None = None) -> RecognisedFile:
-    """Find out what a file is and which of its rows are held out. path: a file, or a folder of its parts; None for a data set of the hub.
+    """Recognise a file and choose its held-out rows.
+
+    Args:
+        path: a file, or a folder of its parts; None for a data set of the hub.
 
     Raises:
-        DataError: what `parts_of`, `format_of_parts`, `read_parts`, `layout_of`, `scale_of` and `sides_of` refuse.
+        DataError: as in `parts_of`, `format_of_parts`, `read_parts`, `layout_of`, `scale_of` and `sides_of`.
     """
     file_format, parts, places = FileFormat(), None, RowPlaces()
     if path is None:
@@ -111,19 +122,19 @@ def recognise(name: str, path: Path | None, options: OwnFileOptions, *, hub_revi
 
 
 def _num_items(layout: Layout, rows: FileRows, sides: Sides, side: int) -> int:
-    """Different anchors of a side, or graded pairs."""
+    """Number of distinct anchors, or graded pairs, of a split."""
     width = 2 if layout.shape == "graded" else 1
     return len({texts[:width] for texts, its in zip(rows.texts, sides.of_rows.tolist(), strict=True) if its == side})
 
 
 def _known_names(options: OwnFileOptions) -> list[str]:
-    """By which a header is known for one: usual names, and those that a person gave; numbers are what columns without names are called."""
+    """Names that identify a header: usual names and those of the user, except for numbers, which name columns without a header."""
     given = {name.strip().casefold() for name in (*(options.columns or ()), options.group or "") if name and not name.strip().isdigit()}
     return sorted(KNOWN_NAMES | given)
 
 
 def _ways(options: OwnFileOptions, layout: Layout, num_texts: int) -> list[tuple[float | None, int]]:
-    """How near-duplicates and how many texts of a row link rows, the strictest way first."""
+    """(near, number of linking texts), strictest first."""
     nears = (
         [0.8, None]
         if options.near == "auto" and num_texts <= MOST_FOR_NEAR
@@ -133,7 +144,7 @@ def _ways(options: OwnFileOptions, layout: Layout, num_texts: int) -> list[tuple
 
 
 def _shares(options: OwnFileOptions, num_rows: int) -> list[tuple[float, float]]:
-    """Shares of dev and test, the preferred ones first: large groups of a small file may leave less to hold out."""
+    """Shares of dev and test, preferred ones first: large groups in a small file may leave less to hold out."""
     auto = [AUTO_SHARES_OF_SMALL, AUTO_SHARES] if num_rows < SMALL else [AUTO_SHARES]
     found = [
         (dev if options.dev == "auto" else float(options.dev), test if options.test == "auto" else float(options.test))
@@ -143,7 +154,7 @@ def _shares(options: OwnFileOptions, num_rows: int) -> list[tuple[float, float]]
 
 
 def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision: str) -> tuple[OwnFile, Sides]:
-    """The strictest way that leaves rows to hold out, and its sides; DataError of the last where none does."""
+    """The strictest settings that leave rows to hold out, and their split; the DataError of the last if none does."""
     for number, file in enumerate(ways):
         try:
             sides = sides_of_file(name, rows, file, revision)
@@ -158,7 +169,6 @@ def _first_possible(name: str, rows: FileRows, ways: Sequence[OwnFile], revision
 def _words_of_reading(
     parts: TableParts | None, file_format: FileFormat, layout: Layout, table: pa.Table, rows: FileRows, scale: tuple[float, float] | None
 ) -> str:
-    """What the columns were taken for, and what was left out."""
     unread = [column for column in table.column_names if column not in (*layout.columns, layout.group, layout.split)]
     read = [
         f"{layout.shape} in {listed(layout.columns)}",
@@ -174,20 +184,20 @@ def _words_of_reading(
 
 
 def _words_of_parting(layout: Layout, num_rows: int, rows: FileRows) -> str:
-    """What rows with several positives or negatives became."""
+
     what = "positive and negative" if layout.shape == "triplets" else "positive"
     several = counted(rows.num_parted, "row with several", "rows with several")
     return f"{several} read as a row for each {what}: {len(rows.texts):,} rows of {num_rows:,}"
 
 
 def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Sequence[int]) -> Iterator[str]:
-    """How many rows are on each side, and what is odd about them."""
+    """The number of rows of each split, and warnings."""
     parts = ", ".join(f"{size:,} {side}" for side, size in zip(SIDES, sizes, strict=True))
     by_split = f" (by column {brief(layout.split)})" if layout.split else ""
     largest = f"the largest group has {counted(sides.largest_group, 'row')}"
     yield f"{counted(sum(sizes), 'row')}{by_split}: {parts}, in {counted(sides.num_groups, 'group')}; {largest}"
     if rows.num_otherwise:
-        yield f"The score of {counted(rows.num_otherwise, 'repeated row')} is another than in the first row of that pair, which is taken."
+        yield f"The score of {counted(rows.num_otherwise, 'repeated row')} differs from the first row of that pair, which is used."
     if sides.num_linked:
         yield (
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
@@ -196,8 +206,7 @@ def _sentences_of_sides(layout: Layout, rows: FileRows, sides: Sides, sizes: Seq
 
 
 def _words_of_scores(column: str, grades: Sequence[float], low: float, high: float, words: Mapping[str, float]) -> str:
-    """One score that is mistyped widens the scale, and all others come together at its low end. Few that differ are counted: a person sees
-    whether these are classes."""
+    """The scale (a mistyped score widens it), and the counts of few distinct scores, which may be classes."""
     each = Counter(grades)
     if words:
         by_grade = {grade: word for word, grade in reversed([*words.items()])}  # the first word of each
@@ -205,15 +214,14 @@ def _words_of_scores(column: str, grades: Sequence[float], low: float, high: flo
         return f"{column} read as how alike the texts are, the last most: {counts}"
     counts = ", ".join(f"{grade:g} ({counted(number, 'row')})" for grade, number in sorted(each.items()))
     reading = f"; {column} read as how alike the texts are, the highest most: {counts}" if len(each) <= MOST_COUNTED else ""
-    why = ", the narrowest usual one that holds them: rank correlations do not depend on it, losses that fit the scores do"
+    why = ", the narrowest usual scale that contains them: rank correlations do not depend on it, losses that fit the scores do"
     scale = f"scores from {min(grades):g} to {max(grades):g}, on a scale from {low:g} to {high:g}"
     return f"{scale}{'' if {low, high} <= {*grades} else why}{reading}"
 
 
 def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:
-    """Why a column that is called as negatives or scores are is not taken for them."""
     if layout.shape == "triplets" and any(is_called_negative(column, surely=True) for column in unread):
-        return f" (to read all negatives, name their columns behind {layout.columns[2]})"
+        return f" (to read all negatives, name their columns after {layout.columns[2]})"
     for column in unread:
         if column.lower() in GRADES and len(table):
             word = next((str(cell) for cell in table[column].slice(0, 1000).to_pylist() if score_in(str(cell)) is None), None)
@@ -222,11 +230,15 @@ def _why_unread(table: pa.Table, layout: Layout, unread: Sequence[str]) -> str:
 
 
 def _sentences_of_likeness(options: OwnFileOptions, file: OwnFile, loosened: bool, num_texts: int) -> Iterator[str]:
-    """What does not keep rows together, and why."""
+    """Which links between rows are ignored, and why."""
     if file.shape == "triplets" and file.num_linking < 3:
         yield (
-            "Negatives link nearly all rows: rows that share an anchor or a positive stay on one side, and negatives may stand on several."
+            "Negatives link nearly all rows: rows that share an anchor or a positive stay in one split, but a negative may be in several."
         )
     if options.near == "auto" and file.near is None:
-        why = "Too many rows look alike to keep all look-alikes" if loosened else f"Among {num_texts:,} texts look-alikes are not kept"
-        yield f"{why} on one side; corpus.held_out.near=0.8 does, with fewer groups."
+        why = (
+            "Too many rows are near-duplicates to keep all of them"
+            if loosened
+            else f"Among {num_texts:,} texts near-duplicates are not kept"
+        )
+        yield f"{why} in one split; corpus.held_out.near=0.8 does, with fewer groups."

@@ -1,9 +1,12 @@
-"""The rows of one side of a person's own file: as a table to train on, or as queries to be scored on."""
+"""Read one split of a user file as rows to train on or as queries to score; cache the split of each file."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,27 +14,74 @@ import numpy as np
 import pyarrow as pa
 
 from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows
-from sentdist.data.own.noted_sides import digest_of_sides, sides_of_file
-from sentdist.data.own.parts import TableParts, parts_of, read_parts
+from sentdist.data.own.files import TableParts, parts_of, read_parts
 from sentdist.data.own.shapes import Layout
-from sentdist.data.own.sides import DEV, SIDES, TEST, TRAIN
+from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.seeded_order import digest_u64
+from sentdist.data.sampler import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import changed_since_planning
 from sentdist.data.sources.separated import FileFormat
 from sentdist.errors import DataError, counted
+from sentdist.files import cache_folder, read_array, whole_file
 
-PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # what columns are called from here on
-TOP = 5.0  # of the scale that scores are brought to
-MOST_DOCUMENTS = {DEV: 2_000, TEST: 10_000}  # that a query's positives stand among
+NOTED = 5  # version of the cache: of how rows are split
+
+
+def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Sides:
+    """Return the split of a file's rows, cached for the other processes of the run and for later runs."""
+    note = _note(revision, file)
+    if (noted := _noted(note, len(rows.texts))) is not None:
+        return noted
+    held_out = HeldOut(dev=file.dev, test=file.test, seed=file.seed, most=file.most, near=file.near)
+    linking = [row[: file.num_linking] for row in rows.texts]
+    sides = sides_of(name, linking, held_out=held_out, given=rows.group, splits=rows.split, origin=rows.origin)
+    _keep(note, sides)
+    return sides
+
+
+def digest_of_sides(sides: Sides) -> str:
+    """Return 16 hex digits of the split of each row."""
+    return hashlib.sha256(sides.of_rows.tobytes()).hexdigest()[:16]
+
+
+def _note(revision: str, file: OwnFile) -> Path:
+    about = repr((NOTED, revision, replace(file, sides="")))
+    return cache_folder("sides") / f"{hashlib.sha256(about.encode()).hexdigest()[:24]}.npy"
+
+
+def _keep(note: Path, sides: Sides) -> None:
+    """Cache the split as three counts, then a number per row. A failing write costs time only."""
+    numbers = np.array([sides.num_groups, sides.largest_group, sides.num_linked, *sides.of_rows.tolist()], dtype=np.int64)
+    with suppress(OSError):
+        note.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(note) as part, part.open("wb") as file:
+            np.save(file, numbers)
+
+
+def _noted(note: Path, num_rows: int) -> Sides | None:
+    try:
+        noted = read_array(note)
+    except DataError:  # absent or damaged: computed again
+        return None
+    if noted.shape != (3 + num_rows,) or noted.dtype != np.int64:
+        return None
+    return Sides(of_rows=noted[3:].astype(np.int8), num_groups=int(noted[0]), largest_group=int(noted[1]), num_linked=int(noted[2]))
+
+
+PAIR, GRADED = ("sent0", "sent1", "hard_neg"), ("sentence1", "sentence2", "score")  # names of the columns that are returned
+TOP = 5.0  # maximum of the scale to which scores are mapped
+MOST_DOCUMENTS = {DEV: 2_000, TEST: 10_000}  # of the collection to search
 
 
 def read_rows(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> pa.Table:
-    """The rows of a side, in the file's order: `sent0`, `sent1` and `hard_neg`, or `sentence1`, `sentence2` and `score` (0 to 5).
+    """Return the rows of a split, in file order: `sent0`, `sent1` and `hard_neg`, or `sentence1`, `sentence2` and `score` (0 to 5).
+
+    Args:
+        side: TRAIN, DEV or TEST.
 
     Raises:
-        DataError: a file that has changed since it was planned with.
+        DataError: the file has changed since planning.
     """
     rows, sides_R = _read(name, path, file, revision)
     kept = np.flatnonzero(sides_R == side).tolist()
@@ -47,24 +97,27 @@ def read_rows(name: str, path: Path | None, file: OwnFile, side: int, *, revisio
 
 
 def read_groups(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> tuple[str, ...]:
-    """What the rows of `read_rows` belong to, "" for nothing; () for a file without a column of groups. DataError as there."""
+    """Return the group of each row of `read_rows`, "" for none; () for a file without a column of groups. DataError as there."""
     rows, sides_R = _read(name, path, file, revision)
     return () if rows.group is None else tuple(rows.group[row] for row in np.flatnonzero(sides_R == side).tolist())
 
 
 def read_queries(name: str, path: Path | None, file: OwnFile, side: int, *, revision: str) -> Retrieval:
-    """The pairs or triplets of a side as queries, each to find its positives.
+    """Return the pairs or triplets of a split as queries with their positives as relevant documents.
 
-    Documents are the positives and negatives of the side and, up to 2,000 for dev and 10,000 for test, those of other rows; dev has none
-    of test's. A text is a query or a document, never both: one that stands in both columns is what it is in the first of its rows, by their
-    texts, and rows that do not fit that are not scored.
+    The documents are the positives and negatives of the split and positives of other rows, up to 2,000 for dev (without test rows) and
+    10,000 for test. A text is a query or a document, never both: if it occurs in both columns, the first of its rows, in the order of their
+    texts, decides, and rows that contradict it are not scored.
+
+    Args:
+        side: DEV or TEST.
     """
     rows, sides_R = _read(name, path, file, revision)
     own = [rows.texts[row] for row in np.flatnonzero(sides_R == side).tolist()]
     judged = list(_judged(own))
     if own and not judged:
         raise DataError(
-            where=f"{name}, {SIDES[side]}", found=f"one text in both columns of all of {counted(len(own), 'row')}",
+            where=f"{name}, {SIDES[side]}", found=f"the same text in both columns of all of {counted(len(own), 'row')}",
             expected="pairs of different texts", remedy="Name the columns that belong together, or correct the file.",
         )  # fmt: skip
     relevant: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -88,7 +141,7 @@ def read_queries(name: str, path: Path | None, file: OwnFile, side: int, *, revi
 
 
 def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
-    """(query, document) of the rows in which each text plays one role."""
+    """(query, document) of the rows in which each text has one role."""
     anchors, positives = {row[0] for row in rows}, {row[1] for row in rows}
     is_query = {text: text in anchors for text in anchors ^ positives}
     for row in sorted(map(tuple, rows)):
@@ -114,7 +167,7 @@ def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[F
 
 @lru_cache(maxsize=2)
 def _opened(name: str, parts: TableParts | None, changed: tuple[int, ...], file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
-    """A file's rows and their sides: dev, test and training of one run ask for the same."""
+    """A file's rows and their split, cached: dev, test and training of a run need the same."""
     if parts is None:
         table = hub.read(name, split=None, columns=None, revision=revision)
     elif parts.digest() != revision:
@@ -126,9 +179,7 @@ def _opened(name: str, parts: TableParts | None, changed: tuple[int, ...], file:
     rows = file_rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:
-        raise DataError(
-            where=name, found="other rows held out than when the run was planned",
-            expected="one version of this package, and one of datasketch",
-            remedy="Install the same versions on all machines.",
-        )  # fmt: skip
+        found = "other rows held out than when the run was planned"
+        remedy = "Install the same versions on all machines."
+        raise DataError(where=name, found=found, expected="the same versions of sentdist and datasketch on all machines", remedy=remedy)
     return rows, sides.of_rows

@@ -1,4 +1,4 @@
-"""What the columns of a person's own table hold: which are texts, which grade them, and what training can make of them."""
+"""Recognise the columns of a user table (texts, scores, group, split) and its shape: pairs, triplets, graded or faq."""
 
 from __future__ import annotations
 
@@ -9,31 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
 from sentdist.data.graded import NLI_LABELS
-from sentdist.data.own.column_contents import (
-    LEAST_FOR_LABELS,
-    fields_of_items,
-    is_filled,
-    is_list,
-    is_numbers,
-    is_text,
-    is_texts,
-    label_in,
-    longest_texts,
-)
-from sentdist.data.own.doubts import (
-    classes_of_texts,
-    classes_or_scores,
-    less_alike,
-    lists_of_objects,
-    lists_of_texts,
-    unclear,
-    whether_grades,
-    which_is_which,
-    without_texts,
-)
-from sentdist.data.own.file_format import flattened
-from sentdist.data.own.grades import SCALES, YES_NO, score_in, words_of
-from sentdist.data.own.usual_names import (
+from sentdist.data.own.columns import (
     ANCHORS,
     ANSWERS,
     CLASSES,
@@ -41,15 +17,36 @@ from sentdist.data.own.usual_names import (
     GRADES,
     GROUPS,
     LABELS,
+    LEAST_FOR_LABELS,
     MEANS,
     OPPOSITES,
     POSITIVES,
     QUESTIONS,
+    SCALES,
     SPLITS,
+    TEXT_COLUMNS,
+    YES_NO,
+    classes_or_scores,
+    fields_of_items,
     is_called_beside,
     is_called_negative,
+    is_filled,
+    is_list,
+    is_numbers,
+    is_text,
+    is_texts,
+    label_in,
+    less_alike,
+    lists_of_objects,
+    longest_texts,
+    named,
+    score_in,
+    unclear,
+    whether_grades,
+    words_of,
 )
-from sentdist.data.sources.column_names import check_columns
+from sentdist.data.own.files import flattened
+from sentdist.data.sources.file_facts import check_columns
 from sentdist.data.sources.files import with_large_strings
 from sentdist.errors import DataError, brief, counted, listed, one_line
 
@@ -61,14 +58,17 @@ SHAPES: tuple[Shape, ...] = get_args(Shape)
 
 MOST_CLASSES = 20
 MOSTLY = 0.9  # of the cells
-WITHOUT_BLANKS = "\u0590"  # from here on are scripts whose words are not parted by blanks, or hold marks that are no letters
+WITHOUT_BLANKS = "\u0590"  # first script whose words are not separated by spaces, or contain marks that are no letters
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """shape: what the rows are. columns: two texts; behind them one or several of negatives for triplets, the score for graded pairs.
-    Positives and negatives may be lists of texts.
-    group, split: the columns that name a row's group and its split; None: there is none."""
+    """The roles of columns.
+
+    Args:
+        columns: two texts, then one or more columns of negatives (triplets) or the score (graded); positives and negatives may be lists.
+        group, split: columns that name a row's group and its split; None: absent.
+    """
 
     shape: Shape
     columns: tuple[str, ...]
@@ -77,15 +77,15 @@ class Layout:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Those of the columns that hold texts."""
+        """The columns of texts."""
         return self.columns[:2] if self.shape == "graded" else self.columns
 
 
 def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequence[str] | None, group: str | None) -> Layout:
-    """What a table holds; what is given is taken, what is None is found by the names of columns, then by what stands in them.
+    """Return the layout of a table; arguments that are None are recognised by the names of columns, then by their cells.
 
     Raises:
-        DataError: columns that are not there, that do not go with the shape, or too many to choose from.
+        DataError: columns that are absent, do not fit the shape, or are ambiguous.
     """
     table = _without_headers(table)
     found = table.column_names
@@ -112,27 +112,20 @@ def layout_of(name: str, table: pa.Table, *, shape: str | None, columns: Sequenc
     layout = Layout(shape=settled, columns=chosen, group=own_group, split=split)
     for column in layout.texts:
         if columns is not None and is_numbers(table, column):
-            raise DataError(
-                where=f"{name}, {column}", found="numbers", expected=f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}",
-                remedy="Name the columns in their order: the texts first, a score last.",
-            )  # fmt: skip
+            expected = f"texts, in place {chosen.index(column) + 1} of {listed(chosen)}"
+            remedy = "Name the columns in their order: the texts first, a score last."
+            raise DataError(where=f"{name}, {column}", found="numbers", expected=expected, remedy=remedy)
         may_be_several = settled != "graded" and column != chosen[0]
         if not is_text(table, column) and not (may_be_several and is_texts(table, column)):
             inner = [name for name in flattened(table.select([column])).column_names if name != column]
-            of_list = is_list(table, column)
-            raise DataError(
-                where=f"{name}, {column}",
-                found=f"{table.schema.field(column).type} values",
-                expected="texts",
-                remedy="Write a row for each text in a list, or name a column of texts."
-                if of_list
-                else f"Name a column of texts{f': its fields are {listed(inner)}' if inner else ''}.",
-            )
+            remedy = f"Name a column of texts{f': its fields are {listed(inner)}' if inner else ''}."
+            remedy = "Write a row for each text in a list, or name a column of texts." if is_list(table, column) else remedy
+            raise DataError(where=f"{name}, {column}", found=f"{table.schema.field(column).type} values", expected="texts", remedy=remedy)
     return layout
 
 
 def _without_headers(table: pa.Table) -> pa.Table:
-    """The table without the rows that name all columns of texts again, which would make words of what are numbers."""
+    """The table without repeated headers, which would turn columns of numbers into words."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -144,8 +137,7 @@ def _without_headers(table: pa.Table) -> pa.Table:
 
 
 def _negatives(table: pa.Table) -> tuple[list[str], list[str]]:
-    """Columns of texts, or of lists of them, whose names say that they are negatives: surely, and perhaps, which hold texts for the most
-    part and no labels."""
+    """Columns of texts, or lists of texts, that are named like negatives: surely, and perhaps (mostly filled, and no labels)."""
     named = [column for column in table.column_names if is_called_negative(column)]
     sure = [column for column in named if is_called_negative(column, surely=True) and _holds_texts(table, column)]
     perhaps = [column for column in named if column not in sure and is_text(table, column) and not is_numbers(table, column)]
@@ -153,12 +145,12 @@ def _negatives(table: pa.Table) -> tuple[list[str], list[str]]:
 
 
 def _holds_texts(table: pa.Table, column: str) -> bool:
-    """Whether the cells of a column are texts, or lists of them, and not numbers."""
+    """Whether the cells of a column are texts that are no numbers, or lists of texts."""
     return is_texts(table, column) or (is_text(table, column) and not is_numbers(table, column))
 
 
 def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | None) -> tuple[str, ...] | None:
-    """The columns whose names say what they hold; None where two texts are not among them. Scores that are all one grade nothing."""
+    """The columns recognised by name; None without two columns of texts. Constant scores are ignored."""
 
     def first(names: Sequence[str], without: tuple[str | None, ...] = ()) -> str | None:
         return next((by_name[known] for known in names if known in by_name and by_name[known] not in without), None)
@@ -182,7 +174,7 @@ def _by_name(name: str, table: pa.Table, by_name: dict[str, str], shape: str | N
 
 
 def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str | None) -> tuple[str, ...]:
-    """Two columns of texts, or three; or two and one of numbers, if there are no others of their kind."""
+    """The columns recognised by content: the only two or three text columns, or the only two and the only column of numbers."""
     columns = [column for column in table.column_names if column != without and not _is_beside(table, column)]
     numbers = [column for column in columns if is_numbers(table, column)]
     further = _negatives(table)[0][1:]
@@ -191,7 +183,7 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         filled = [column for column in texts if is_filled(table, column)]
         texts = filled if len(filled) == 2 else texts
         scores = [column for column in numbers if any(word in column.casefold() for word in GRADE_WORDS)]
-        plain = [column for column in filled if label_in(table, column) is None]  # without who has judged, such as AK and MS
+        plain = [column for column in filled if label_in(table, column) is None]  # without the annotator, such as AK and MS
         if len(plain) == 2 and len(numbers) == 1 and scores:
             return (*plain, *scores)
     if shape != "triplets":
@@ -201,8 +193,11 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
         if shape is None:
             _check_scale(name, table, texts, numbers[0])
         return (*texts, *numbers)
-    if len(texts) == 3 and shape is None and not _is_a_negative(table, texts[2]):
-        raise which_is_which(name, texts, longest_texts(table.select(texts)))
+    if len(texts) == 3 and shape is None and not is_called_negative(texts[2]) and label_in(table, texts[2]) is None:
+        two = named(longest_texts(table.select(texts)))  # translations would become each other's negatives
+        expected = "to know which are alike, and whether one is a negative (a text that does not match the first)"
+        remedy = f"Name two that are alike: {two}; or, for triplets, anchor, positive and negative in this order: {named(texts)}."
+        raise DataError(where=name, found=f"three columns of texts, {listed(texts)}", expected=expected, remedy=remedy)
     if len(texts) in (2, 3) and shape != "graded":
         return (*texts, *(further if len(texts) == 3 and shape in (None, "triplets") else ()))
     flat = flattened(table)
@@ -212,10 +207,19 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
             raise lists_of_objects(name, column, fields, len(flat))
     likely = longest_texts(with_large_strings(flat))
     if lists and not likely:
-        raise lists_of_texts(name, lists)
-    of_lists = f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: a row for each text in them is read" if lists else ""
+        raise DataError(
+            where=name, found=f"texts in lists, under {listed(lists)}", expected="texts in columns, a row for each pair",
+            remedy='Write the texts of a list under separate names, such as {"anchor": …, "positive": …}; '
+            "if each list is a whole column, write a row for each text (pandas: explode()).",
+        )  # fmt: skip
+    of_lists = (
+        f", of which {listed(lists)} {'hold' if lists[1:] else 'holds'} lists: each text in a list needs a separate row" if lists else ""
+    )
     if not likely and not lists and shape is None:
-        raise without_texts(name, flat.column_names)
+        found = f"columns {listed(flat.column_names)}, none of which holds texts"
+        raise DataError(
+            where=name, found=found, expected=TEXT_COLUMNS, remedy="Write the texts themselves instead of their numbers or keys."
+        )
     grading = [column for column in numbers if _are_grades(table, column)]
     if len(likely) == 2 and len(grading) == 1 and shape in (None, "graded"):
         raise whether_grades(
@@ -225,20 +229,15 @@ def _by_content(name: str, table: pa.Table, shape: str | None, *, without: str |
 
 
 def _are_grades(table: pa.Table, column: str) -> bool:
-    """Whether numbers are scores by what they are: on a usual scale, and not all whole."""
+    """Whether numbers look like scores: on a usual scale, and not all integers."""
     numbers = [score_in(str(cell)) for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
     found = [number for number in numbers if number is not None]
     is_usual = bool(found) and any(low <= min(found) and max(found) <= high for low, high in SCALES)
     return is_usual and not all(number.is_integer() for number in found)
 
 
-def _is_a_negative(table: pa.Table, column: str) -> bool:
-    """Whether the name of the third of three columns of texts says so; of one with labels the refusal comes later."""
-    return is_called_negative(column) or label_in(table, column) is not None
-
-
 def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
-    """The columns of texts without those of dates, addresses and keys, where two others are left; DataError where one is."""
+    """The text columns without dates, addresses and keys, if two others are left; DataError if one is left."""
     codes = {column: code for column in texts if (code := _code_in(table, column)) is not None}
     plain = [column for column in texts if column not in codes]
     if codes and len(plain) == 1:
@@ -248,11 +247,10 @@ def _without_codes(name: str, table: pa.Table, texts: list[str]) -> list[str]:
 
 
 def _code_in(table: pa.Table, column: str) -> str | None:
-    """The first cell of a column that holds dates, times, addresses, amounts or keys for the most part: no word, but a digit or a sign
-    that stands in none."""
+    """The first cell of a column of mostly dates, times, addresses, amounts or keys: no words, but digits or signs that no word has."""
     cells = [cell.strip() for cell in table[column].slice(0, 1000).to_pylist() if cell and cell.strip()]
     codes = [cell for cell in cells if _is_code(cell)]
-    is_code = bool(codes) and len(codes) >= MOSTLY * len(cells) and label_in(table, column) is None  # labels are asked about
+    is_code = bool(codes) and len(codes) >= MOSTLY * len(cells) and label_in(table, column) is None  # labels raise an error later
     return codes[0] if is_code else None
 
 
@@ -264,14 +262,14 @@ def _is_code(cell: str) -> bool:
 
 
 def _numbers_rows(table: pa.Table, column: str) -> bool:
-    """Whether numbers are keys of rows: whole, all different, and on no usual scale of scores."""
+    """Whether numbers are row ids: distinct integers beyond the usual scales of scores."""
     cells = [str(cell).strip() for cell in table[column].to_pylist() if cell is not None and str(cell).strip()]
     are_whole = all(cell.isdecimal() for cell in cells)
     return are_whole and len(cells) >= LEAST_FOR_LABELS and len({*cells}) == len(cells) and max(map(int, cells)) > SCALES[-1][1]
 
 
 def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) -> None:
-    """Ask about numbers that nothing but their being numbers makes scores, where they are on no usual scale: counts, prices, years."""
+    """Raise DataError for numbers without a name of scores and on no usual scale: counts, prices, years."""
     plain = column.strip().casefold()
     if plain in GRADES or any(word in plain for word in GRADE_WORDS):
         return
@@ -282,7 +280,7 @@ def _check_scale(name: str, table: pa.Table, texts: Sequence[str], column: str) 
 
 
 def _is_beside(table: pa.Table, column: str) -> bool:
-    """Whether a column is neither texts nor scores: it holds groups, splits, names of rows, 0, 1, 2, … or nothing."""
+    """Whether a column holds neither texts nor scores, but groups, splits, row names, 0, 1, 2, … or nothing."""
     if is_called_beside(column):
         return True
     cells = ["" if cell is None else str(cell).strip() for cell in table[column].slice(0, 1000).to_pylist()]
@@ -291,7 +289,7 @@ def _is_beside(table: pa.Table, column: str) -> bool:
 
 
 def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...], *, is_named: bool) -> str:
-    """The shape, where none was given: by the names of the columns, then by whether the third one holds numbers or labels."""
+    """The shape, by the names of the columns, then by whether the third one holds numbers or labels."""
     if len(chosen) == 2:
         plain = [column.strip().casefold() for column in chosen]
         return "faq" if plain[0] in QUESTIONS and plain[1] in ANSWERS else "pairs"
@@ -308,13 +306,12 @@ def _shape_of(name: str, table: pa.Table, chosen: tuple[str, ...], *, is_named: 
 
 
 def _are_yes_no(table: pa.Table, column: str) -> bool:
-    """Whether a column holds yes and no, and nothing else."""
     return words_of(table[column].to_pylist()) is YES_NO
 
 
 def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: str, *, is_named: bool) -> None:
-    """Refuse labels that would be negatives, and labels beside pairs that are found and not read: pairs that they call different would be
-    positives. One label that all rows have says nothing, unless it is 0."""
+    """Raise DataError for labels that would be negatives, and for unread labels next to pairs: pairs labelled as different would be
+    positives. A constant label is ignored unless it is 0."""
     is_triplets = settled == "triplets" and not is_called_negative(chosen[2], surely=True)
     if is_triplets and _are_yes_no(table, chosen[2]):
         raise whether_grades(name, chosen[:2], chosen[2], f"{one_line(chosen[2], 60)} with yes or no")
@@ -329,7 +326,12 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                 raise whether_grades(name, chosen, column, f"{one_line(column, 60)} without a number")
     for column in chosen if settled == "pairs" else ():
         if is_text(table, column) and (label := label_in(table, column)) is not None:
-            raise classes_of_texts(name, column, label, chosen)
+            raise DataError(
+                where=name, found=f"{one_line(column, 60)} with {brief(label)} and few others, as classes are called",
+                expected="two texts in each row",
+                remedy="Write a row for each pair of texts of one class, in two separate columns; "
+                f"if these are texts that belong together: {named(chosen)}.",
+            )  # fmt: skip
     beside = [column for column in table.column_names if column not in chosen and not _is_beside(table, column)]
     asked = []
     for column in beside:
@@ -341,7 +343,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
                 is_opposite = any(word in column.casefold() for word in OPPOSITES)
                 if is_opposite and is_numbers(table, column):
                     raise less_alike(name, (*chosen, column))
-                if not is_opposite or label_in(table, column) is not None:  # else a text, which says how they differ
+                if not is_opposite or label_in(table, column) is not None:  # else a text that describes the difference
                     asked.append(column)
     if asked:
         means = [column for column in beside if any(word in column.casefold() for word in MEANS) and is_numbers(table, column)]
@@ -349,7 +351,7 @@ def _check_labels(name: str, table: pa.Table, chosen: Sequence[str], settled: st
 
 
 def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
-    """Refuse NLI's labels as numbers: in releases entailment is 0 and contradiction 2, so that they fall with likeness."""
+    """Raise DataError for numeric NLI labels: in releases entailment is 0 and contradiction 2, the reverse of similarity."""
     if [column.strip().casefold() for column in chosen[:2]] != ["premise", "hypothesis"]:
         return
     numbers = {score_in(str(cell)) for cell in table[chosen[2]].to_pylist() if cell is not None and str(cell).strip()}
@@ -358,14 +360,14 @@ def _check_nli(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
             where=f"{name}, {chosen[2]}",
             found="labels of NLI as numbers "
             f"({', '.join(f'{number:g}' for number in sorted(number for number in numbers if number is not None))})",
-            expected=f"words ({', '.join(NLI_LABELS)}), for in most releases 0 is entailment, and a higher number less alike",
-            remedy="Write the words; if the numbers do rise with likeness, call the texts sentence1 and sentence2.",
+            expected=f"words ({', '.join(NLI_LABELS)}), since in most releases 0 is entailment, and a higher number less alike",
+            remedy="Write the words; if a higher number is more alike, rename the texts to sentence1 and sentence2.",
         )
 
 
 def _check_classes(name: str, table: pa.Table, chosen: Sequence[str]) -> None:
-    """Ask about few whole numbers in a column that is called as classes are, or that nothing but its numbers makes scores: 0, 1, 2 may be
-    entailment, neutral, contradiction. 0 and 1 are taken for scores where the name allows it: two texts are alike or not."""
+    """Raise DataError for few distinct integers in a column that is named like classes or has no name of scores: 0, 1, 2 may be entailment,
+    neutral, contradiction. 0 and 1 are read as scores if the name allows it: two texts are alike or not."""
     plain = chosen[2].strip().casefold()
     if any(word in plain for word in OPPOSITES) and is_numbers(table, chosen[2]):
         raise less_alike(name, chosen)

@@ -1,1 +1,1 @@
-"""Where tables come from: files under the data root, the Hugging Face Hub, releases of authors."""
+"""Read tables from files under the data root, the Hugging Face Hub and the releases of authors."""

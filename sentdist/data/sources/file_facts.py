@@ -1,30 +1,33 @@
-"""What a data file (or a pinned hub data set) holds, remembered between runs by path, size and time of change (or by commit)."""
+"""Cache facts of data files (by path, size and modification time) and of hub data sets (by commit); check columns."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sentdist.cache import cache_folder
-from sentdist.durable import whole_file
-from sentdist.errors import DataError
-from sentdist.reading import reading, unreadable
+from sentdist.errors import DataError, brief, did_you_mean, listed
+from sentdist.files import cache_folder, foreign_separator, of_its_suffix, reading, unreadable, whole_file
 
-MOST_BYTES = 1 << 24  # of a note
-NOTED = 2  # version of how files are looked at
+MOST_BYTES = 1 << 24  # maximum size of a cached note
+NOTED = 2  # version of the cache
 RACY_S = 2.0  # a file changed this recently may change again within one tick of a coarse clock: not remembered
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileFacts:
-    """digest: "sha256:" and 16 hex digits of the content;
-    splits: the values of a column `split` with their row counts, in order of appearance.
-    note: what of its encoding and separator is not as its suffix lets expect, in words."""
+    """Facts of a data file.
+
+    Args:
+        digest: "sha256:" and 16 hex digits of the content, or a commit.
+        splits: values of a column `split` with their row counts, in order of appearance.
+        note: encoding and separator if they are unusual for the suffix.
+    """
 
     digest: str
     num_rows: int
@@ -40,32 +43,32 @@ def content_digest(path: Path) -> str:
 
 
 def known_digest(path: Path) -> str:
-    """`content_digest`, from memory when the file has not changed since it was last seen."""
+    """Like `content_digest`, but cached while the file does not change."""
     with reading(path, expected="a file of data"):
         facts = recall(path)
         return content_digest(path) if facts is None else facts.digest
 
 
 def changed_since_planning(where: str, revision: str) -> DataError:
-    """The error for a source whose content is not of the revision that a plan names."""
+    """Return the error for a source whose content differs from the revision in the plan."""
     return DataError(where=where, found="another content than when the run was planned", expected=revision, remedy="Run the command again.")
 
 
 def recall(path: Path) -> FileFacts | None:
-    """Return what an earlier run wrote down about this very file, or None when it has changed since, is none, or nothing was written."""
+    """Return the cached facts of a file; None if it has changed, is no regular file, or is not cached."""
     if unreadable(path) is not None:
         return None
     return recall_note(_identity(path))
 
 
 def remember(path: Path, facts: FileFacts) -> None:
-    """Write the facts down for the next run; a cache that cannot be written costs time, not the run."""
+    """Cache the facts of a file. A failing write costs time only."""
     if time.time() - path.stat().st_mtime >= RACY_S:
         remember_note(_identity(path), facts)
 
 
 def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
-    """Return the facts noted under an identity; its first member says what they are about, the others that it is still the same."""
+    """Return the cached facts of an identity: its first member names the source, the others its version."""
     try:
         note = _note_of(identity)
         if unreadable(note, most_bytes=MOST_BYTES) is not None:
@@ -78,14 +81,14 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
             num_rows=noted["num_rows"],
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
-            note=noted["note"] if "note" in noted else noted["told"],  # as it was called until 1.0
+            note=noted["note"] if "note" in noted else noted["told"],  # its name until 1.0
         )
-    except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version: look again
+    except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version
         return None
 
 
 def remember_note(identity: Sequence[str | int], facts: FileFacts) -> None:
-    """Note facts under an identity, in one move: a reader sees the old note or the new one."""
+    """Cache facts under an identity, atomically."""
     note = _note_of(identity)
     with suppress(OSError):
         note.parent.mkdir(parents=True, exist_ok=True)
@@ -100,3 +103,36 @@ def _identity(path: Path) -> list[str | int]:
 
 def _note_of(identity: Sequence[str | int]) -> Path:
     return cache_folder("sources") / f"{hashlib.sha256(str(identity[0]).encode()).hexdigest()[:24]}.json"
+
+
+def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, may_name: bool = True) -> None:
+    """Raise DataError unless each wanted column is found exactly once.
+
+    Args:
+        may_name: whether the user can choose the names of columns.
+    """
+    refuse_repeated(name, [column for column in found if column in wanted])
+    absent = list(dict.fromkeys(column for column in wanted if column not in found))
+    if absent:
+        remedy = _columns_remedy(absent, found, [column for column in found if column not in wanted], may_name=may_name)
+        raise DataError(
+            where=name, found=f"columns {listed(found)}", expected=f"columns {listed(list(dict.fromkeys(wanted)))}", remedy=remedy
+        )
+
+
+def refuse_repeated(name: str, columns: Sequence[str]) -> None:
+    """Raise DataError if several columns have the same name."""
+    if twice := [brief(column) for column, count in Counter(columns).items() if count > 1]:
+        raise DataError(
+            where=name, found=f"several columns named {listed(twice)}", expected="each name once", remedy="Rename or remove all but one."
+        )
+
+
+def _columns_remedy(absent: Sequence[str], found: Sequence[str], unused: Sequence[str], *, may_name: bool) -> str:
+    foreign = foreign_separator(found[0]) if len(found) == 1 else None
+    if foreign is not None:
+        return of_its_suffix(foreign)
+    alike = next((column for column in unused if column.strip().casefold() == absent[0].strip().casefold()), None)
+    hint = did_you_mean(absent[0], unused) if alike is None else f'Did you mean "{alike}"?'
+    what = "Name the columns that hold the sentences, or rename them in the file" if may_name else "Rename columns in the file"
+    return f"{hint} {what} ({', '.join(absent)} missing).".lstrip()

@@ -1,4 +1,4 @@
-"""Tables in files under a data root: Parquet, CSV, TSV and JSON lines."""
+"""Find and read tables under a data root: Parquet, Arrow, CSV, TSV, JSON, JSON lines and TREC judgements."""
 
 from __future__ import annotations
 
@@ -11,41 +11,37 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from sentdist.data.sources import mirror
-from sentdist.data.sources.column_names import check_columns, refuse_repeated
-from sentdist.data.sources.file_facts import FileFacts, content_digest, recall, remember
+from sentdist.data.sources.file_facts import FileFacts, check_columns, content_digest, recall, refuse_repeated, remember
 from sentdist.data.sources.json_lines import objects_in, rows_in, values_in
 from sentdist.data.sources.separated import MAY_BE_SEPARATED, FileFormat, format_notes, read_separated, source_format, unpacked_stream
-from sentdist.errors import DataError, listed
-from sentdist.reading import reading, unreadable
-from sentdist.spelling import did_you_mean, similar_names
-from sentdist.table_files import OBJECTS, SHOWN_TABLES, TABLES, open_text, suffix_of, whole_text
+from sentdist.errors import DataError, did_you_mean, listed, similar_names
+from sentdist.files import OBJECTS, SHOWN_TABLES, TABLES, open_text, reading, suffix_of, unreadable, whole_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# pyarrow takes 0.2 s to import, which planning with remembered facts need not pay: hence the imports inside functions.
 
-WHOLE = "train"  # the split that a file without a column `split` is
-LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow takes 1 MiB, unless it is given another
-TREC = (".qrels", ".trec", ".txt")  # judgements of a retrieval source alone
-PACKED = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst")  # otherwise than is read here; a zip is one of BEIR's, or named as such
-GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # need no file
+# pyarrow takes 0.2 s to import, which planning with cached facts avoids: hence the imports inside functions.
+
+WHOLE = "train"  # the split of a file without a column `split`
+LONGEST_LINE = 1 << 26  # bytes of an object in JSON lines; pyarrow's default is 1 MiB
+TREC = (".qrels", ".trec", ".txt")  # for judgements of a retrieval source only
+PACKED = (".tar", ".tgz", ".gz", ".bz2", ".xz", ".zst")  # not read; a zip is a BEIR collection, or reported as such
+GENERATED_SOURCES = ("generated/nli", "generated/sts", "generated/faq")  # without files
 
 
 def locate(name: str, data_root: Path | None) -> Path:
     """Return the file of the source `name` (a path below the data root, with or without its suffix).
 
-    Raises DataError when there is no data root, when the name leaves it, and when no file or more than one fits.
+    Raises:
+        DataError: no data root, a name outside it, no matching file, or several.
     """
     root = existing_root(name, data_root)
     found = _candidates(root, name)
     if len(found) > 1:
-        raise DataError(
-            where=name,
-            found=f"{len(found)} files: {', '.join(path.name for path in found)}",
-            expected="one file of that name",
-            remedy="Write the name with its suffix.",
-        )
+        expected = "one file of that name"
+        remedy = "Write the name with its suffix."
+        raise DataError(where=name, found=f"{len(found)} files: {', '.join(path.name for path in found)}", expected=expected, remedy=remedy)
     if found:
         return found[0]
     if os.path.lexists(path := root / name) and (path.suffix or not path.is_dir()) and (kind := unreadable(path)) is not None:
@@ -58,7 +54,7 @@ def locate(name: str, data_root: Path | None) -> Path:
 
 
 def existing_root(name: str, data_root: Path | None) -> Path:
-    """Return the data root after checking that `name` may be looked for in it."""
+    """Return the data root, with the files of `name` copied into a mirror; raise DataError for a name outside it, or without a root."""
     if data_root is None:
         raise DataError(
             where=name,
@@ -68,20 +64,12 @@ def existing_root(name: str, data_root: Path | None) -> Path:
             f"{listed(GENERATED_SOURCES)} need none.",
         )
     if not data_root.is_dir():
-        raise DataError(
-            where="data root",
-            found=f"no folder {data_root}",
-            expected="the folder of the data sets",
-            remedy="Correct --data DIR (data=DIR in Python) or SENTDIST_DATA.",
-        )
+        remedy = "Correct --data DIR (data=DIR in Python) or SENTDIST_DATA."
+        raise DataError(where="data root", found=f"no folder {data_root}", expected="the folder of the data sets", remedy=remedy)
     pure = PurePosixPath(name)
     if not name or pure.is_absolute() or ".." in pure.parts:
-        raise DataError(
-            where="source",
-            found=f'"{name}"',
-            expected="a name below the data root, such as nli/triplets",
-            remedy="Put the file under the data root and name it relative to it.",
-        )
+        remedy = "Put the file under the data root and name it relative to it."
+        raise DataError(where="source", found=f'"{name}"', expected="a name below the data root, such as nli/triplets", remedy=remedy)
     mirror.copy_into_mirror(name, data_root)
     return data_root
 
@@ -90,7 +78,7 @@ RELEASES = {"retrieval/faqir": "FAQIR*.xml", "retrieval/cough": "FAQ_Bank_eval.c
 
 
 def missing(name: str, root: Path) -> DataError:
-    """Return the error for a source that is not there, with the names nearest to it."""
+    """Return the error for a missing source, with similar names."""
     known = [*known_names(root), *GENERATED_SOURCES]
     hints = list(dict.fromkeys([*_same_end(name, known), *similar_names(name, known, most=3, alike=0.5)]))[:3]
     remedy = _meant(hints).strip() or "List the folder to see what there is."
@@ -101,7 +89,7 @@ def missing(name: str, root: Path) -> DataError:
         expected, plain = f"{name} there", without_suffix(pure.name)
         here = Path(name)
         remedy = (
-            f"It lies elsewhere: --data {here.parent} and {plain}, for sources are named below --data, without suffix."
+            f"It is elsewhere: use --data {here.parent} and {plain}, since sources are named below --data, without suffix."
             if here.is_file()
             else remedy
         )
@@ -111,7 +99,7 @@ def missing(name: str, root: Path) -> DataError:
 
 
 def without_suffix(name: str) -> str:
-    """The name of a source without that of its file's kind."""
+    """Return the name of a source without the suffix of its file."""
     return name.removesuffix(next((suffix for suffix in sorted(TABLES, key=len, reverse=True) if name.endswith(suffix)), ""))
 
 
@@ -133,7 +121,7 @@ def known_names(root: Path) -> list[str]:
 
 
 def file_facts(name: str, path: Path) -> FileFacts:
-    """Return digest, rows, columns and splits of a file; from memory when the file has not changed since it was last seen."""
+    """Return digest, rows, columns and splits of a file; cached while the file does not change."""
     facts = recall(path)
     if facts is None:
         facts = _look(name, path)
@@ -142,24 +130,21 @@ def file_facts(name: str, path: Path) -> FileFacts:
 
 
 def check_split(name: str, splits: Sequence[str], split: str | None) -> None:
-    """Raise DataError unless `split` is one of the splits; None means all rows."""
+    """Raise DataError unless `split` is one of the splits or None (all rows)."""
     if split is None or split in splits:
         return
-    raise DataError(
-        where=name,
-        found=f'split "{split}"',
-        expected=f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)',
-        remedy=did_you_mean(split, splits, "Name one of them, or no split (a recipe: split: null) to take all rows."),
-    )
+    expected = f"one of {', '.join(splits)}" if splits else 'no split, or "train" for all rows (the source has no column `split`)'
+    remedy = did_you_mean(split, splits, "Name one of them, or no split (a recipe: split: null) to take all rows.")
+    raise DataError(where=name, found=f'split "{split}"', expected=expected, remedy=remedy)
 
 
 def part_of(splits: Sequence[str], split: str | None) -> str | None:
-    """The split to look for in a file: a file without splits is asked for the rows to train on, and gives all that it has."""
+    """Return the split to read from a file: "train" means all rows of a file without splits."""
     return None if split == WHOLE and not splits else split
 
 
 def read_file(name: str, path: Path, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a file as a table whose text columns are large_string; CSV and TSV columns are all text."""
+    """Return the rows of a file, text columns as large_string; all columns of CSV and TSV are text."""
     wanted = None if columns is None else list(dict.fromkeys([*columns, *(["split"] if split is not None else [])]))
     with _reading(name, path):
         table = chosen(name, _parse(name, path, wanted), split=split, columns=columns)
@@ -170,7 +155,7 @@ def read_file(name: str, path: Path, *, split: str | None = None, columns: Seque
 
 
 def chosen(name: str, table: pa.Table, *, split: str | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-    """Return the rows of a split and the columns that are asked for, text columns as large_string; DataError where the table lacks them."""
+    """Return the given columns of a split, text columns as large_string; raise DataError for absent columns."""
     import pyarrow.compute as pc
 
     check_columns(name, table.column_names, [*(columns or ()), *(["split"] if split is not None else [])])
@@ -224,7 +209,7 @@ def _parquet_shape(name: str, path: Path) -> tuple[int, tuple[str, ...]]:
     import pyarrow.parquet as pq
 
     with _reading(name, path):
-        source_format(f"{name} ({path})", path)  # refuses what is none
+        source_format(f"{name} ({path})", path)  # raises DataError for other content
     with _reading(name, path), pq.ParquetFile(path) as file:
         return file.metadata.num_rows, tuple(file.schema_arrow.names)
 
@@ -238,7 +223,7 @@ def _reading(name: str, path: Path) -> Iterator[None]:
 
 
 def _check_texts(name: str, path: Path, table: pa.Table) -> None:
-    """Refuse texts that are no UTF-8 or hold NULs, as UTF-16 does when it is read as UTF-8; pyarrow's readers check neither."""
+    """Raise DataError for invalid UTF-8 and for NULs (UTF-16 read as UTF-8); pyarrow's readers check neither."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -246,12 +231,8 @@ def _check_texts(name: str, path: Path, table: pa.Table) -> None:
     table.validate(full=True)
     for column in table.column_names:
         if pa.types.is_large_string(table[column].type) and pc.any(pc.match_substring(table[column], "\0")).as_py():
-            raise DataError(
-                where=f"{name} ({path}), {column}",
-                found="texts with NUL characters",
-                expected="texts in UTF-8",
-                remedy="Write the file again in UTF-8; UTF-16 looks like this.",
-            )
+            remedy = "Write the file again in UTF-8; UTF-16 looks like this."
+            raise DataError(where=f"{name} ({path}), {column}", found="texts with NUL characters", expected="texts in UTF-8", remedy=remedy)
 
 
 def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
@@ -267,7 +248,7 @@ def _parse(name: str, path: Path, columns: list[str] | None) -> pa.Table:
 
 
 def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) -> pa.Table:
-    """A table in a file of text, packed or not; separated values as `read_separated` reads them."""
+    """Return the table in a text file, compressed or not; separated values as in `read_separated`."""
     if suffix_of(path) in MAY_BE_SEPARATED:
         return read_separated(path, file_format, may_repeat=may_repeat)
     if suffix_of(path) == OBJECTS:
@@ -284,12 +265,12 @@ def read_text_table(path: Path, file_format: FileFormat, *, may_repeat: bool) ->
             rows = rows_in(str(path), lines)
             if first.lstrip().startswith("["):
                 return _table_of(list(rows))
-            deque(rows, maxlen=0)  # refuses what is no row
+            deque(rows, maxlen=0)  # raises DataError for a line that is no row
         raise
 
 
 def read_lines(source: Path | IO[bytes]) -> pa.Table:
-    """An object a line, of which one may be long. A text that looks like a date stays a text."""
+    """Read JSON lines of up to 64 MiB. A text that looks like a date stays a text."""
     import pyarrow as pa
 
     table = _read_lines(source, None)
@@ -302,7 +283,7 @@ def read_lines(source: Path | IO[bytes]) -> pa.Table:
 
 
 def _read_lines(source: Path | IO[bytes], schema: pa.Schema | None) -> pa.Table:
-    """schema: types of columns that are not to be guessed."""
+    """schema: types of columns that are not inferred."""
     import pyarrow.json
 
     options = {
@@ -316,7 +297,7 @@ def _read_lines(source: Path | IO[bytes], schema: pa.Schema | None) -> pa.Table:
 
 
 def _without_dates(kind: pa.DataType) -> pa.DataType:
-    """The type with texts where pyarrow saw dates, inside lists and objects, too."""
+    """The type with strings instead of timestamps, also inside lists and objects."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -329,8 +310,11 @@ def _without_dates(kind: pa.DataType) -> pa.DataType:
 
 
 def read_objects(path: Path, *, encoding: str = "utf-8") -> pa.Table:
-    """A list of objects, as `json.dump` and pandas' records write it, or the only one in an object, as web services send it, or objects
-    one behind the other, as Spark, `datasets` and jq write them: a column for each key, in the order in which keys come first."""
+    """Return the objects of a JSON file as rows, with a column per key in order of first appearance.
+
+    The file is a list of objects (`json.dump`, pandas' records), an object with one list of objects (web services), or concatenated objects
+    (Spark, `datasets`, jq).
+    """
     with reading(path, expected="JSON, a list of objects"):
         value = values_in(whole_text(path, encoding=encoding))
     return _table_of(objects_in(str(path), value))
@@ -343,7 +327,7 @@ def _table_of(rows: Sequence[Mapping[str, object]]) -> pa.Table:
 
 
 def _judgements(path: Path) -> pa.Table:
-    """Lines "query 0 document grade", as TREC's judgements are written."""
+    """TREC judgements: lines "query 0 document grade"."""
     import pyarrow as pa
 
     with reading(path, expected="lines of judgements"):
@@ -357,3 +341,20 @@ def _judgements(path: Path) -> pa.Table:
 
 def _empty(name: str, path: Path) -> DataError:
     return DataError(where=name, found=f"no rows in {path}", expected="at least one row", remedy="Fetch or write the file again.")
+
+
+FILE_BEGINS = b"ARROW1"
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """Return all rows of an Arrow file or stream, memory-mapped.
+
+    Raises:
+        pyarrow.ArrowInvalid: another kind of file, or a truncated one.
+    """
+    import pyarrow as pa
+
+    mapped = pa.memory_map(str(path))
+    is_file = mapped.read(len(FILE_BEGINS)) == FILE_BEGINS
+    mapped.seek(0)
+    return (pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)).read_all()

@@ -1,14 +1,17 @@
-"""The objects in JSON, and what is said where there are none: which line or value it is, and how it is written right."""
+"""Read objects from JSON and JSON lines, with errors that name the line; refuse files that are no tables (web pages, archives)."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeGuard
 
-from sentdist.data.own.usual_names import KNOWN_NAMES
+from sentdist.data.own.columns import KNOWN_NAMES
 from sentdist.errors import DataError, brief, counted, listed, one_line
+from sentdist.files import GZIP_BEGINS, PARQUET, suffix_of
 
 Objects = list[dict[str, Any]]
 BLANKS = re.compile("[ \\t\\r\\n]*")
@@ -16,11 +19,10 @@ RECORDS = 'Write a list of objects, [{"question": …, "answer": …}, …]'
 
 
 def rows_in(where: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """The objects in lines, one each, without blank lines; an array a line has its values under 1, 2, …, or under the usual names of
-    columns where the first line holds such.
+    """Yield the object in each line that is not blank. Arrays become objects with the keys 1, 2, …, or the column names in the first line.
 
     Raises:
-        DataError: a line that is neither; an array of another length than the first.
+        DataError: a line that is neither an object nor an array; arrays of different lengths.
     """
     names: Sequence[str] | None = None
     filled = ((number, line, _value(line)) for number, line in enumerate(lines, start=1) if line.strip())
@@ -38,12 +40,12 @@ def rows_in(where: str, lines: Iterable[str]) -> Iterator[dict[str, Any]]:
 
 
 def _is_array(value: object) -> TypeGuard[list[Any]]:
-    """Whether a value is the texts of a row, or lists of them; a list of objects is a table."""
+    """Whether a value is the array of a row; a list of objects is a table."""
     return isinstance(value, list) and bool(value) and not any(isinstance(cell, dict) for cell in value)
 
 
 def _names_of(first: Sequence[object]) -> tuple[Sequence[str], bool]:
-    """What the values of arrays are called, by the first, and whether it is a row."""
+    """The keys for the values of arrays, and whether the first array is a row rather than a header."""
     cells = [cell.strip() if isinstance(cell, str) else "" for cell in first]
     if sum(cell.casefold() in KNOWN_NAMES for cell in cells) > 1 and len(set(cells)) == len(cells) and all(cells):
         return cells, False
@@ -52,24 +54,20 @@ def _names_of(first: Sequence[object]) -> tuple[Sequence[str], bool]:
 
 def _under(names: Sequence[str], values: Sequence[object], where: str) -> dict[str, Any]:
     if len(values) != len(names):
-        raise DataError(
-            where=where,
-            found=counted(len(values), "value"),
-            expected=f"{len(names)}, as in the first array",
-            remedy='Correct it, or write objects, which may lack a key: {"anchor": …, "positive": …}.',
-        )
+        remedy = 'Correct it, or write objects, which may lack a key: {"anchor": …, "positive": …}.'
+        raise DataError(where=where, found=counted(len(values), "value"), expected=f"{len(names)}, as in the first array", remedy=remedy)
     return dict(zip(names, values, strict=True))
 
 
 def no_object(where: str, number: int, line: str) -> DataError:
-    """The error for a line, from 1, that is no JSON object."""
+    """Return the error for a line, numbered from 1, that is no JSON object."""
     return DataError(
         where=f"{where}: line {number:,}", found=one_line(line.strip(), 60), expected="a JSON object", remedy=_remedy(number, line)
     )
 
 
 def values_in(text: str) -> object:
-    """The value in a text of JSON; of several objects, one behind the other, their list. JSONDecodeError for what is no JSON."""
+    """Return the value of a JSON text, or the list of several concatenated objects; raise JSONDecodeError for other text."""
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
@@ -83,11 +81,10 @@ def values_in(text: str) -> object:
 
 
 def objects_in(where: str, value: object) -> Objects:
-    """The list of objects that a value is, or the only one under a key of an object that has no other lists or objects; of a list of arrays
-    as `rows_in`.
+    """Return a value as a list of objects: itself, the list of objects in an object without other lists, or arrays as in `rows_in`.
 
     Raises:
-        DataError: another value, with how to write it.
+        DataError: any other value.
     """
     if _are_objects(value):
         return value
@@ -102,12 +99,12 @@ def objects_in(where: str, value: object) -> Objects:
         return next(iter(lists.values()))
     if len(lists) > 1:
         found = f"an object with several lists of objects, under {listed(list(lists))}"
-        raise _no_list(where, found, "Write each into a file of its own, or one below the other.")
+        raise _no_list(where, found, "Write each into a separate file, or all into one list.")
     if lists:
         found = f"an object with a list of objects under {listed(list(lists))}, beside {listed([key for key in inner if key not in lists])}"
         raise _no_list(where, found, "Write that list alone.")
     if inner and len(inner) == len(value):
-        raise _no_list(where, f"an object of columns, {listed(list(value))}", f'{RECORDS}: of pandas, to_json(path, orient="records").')
+        raise _no_list(where, f"an object of columns, {listed(list(value))}", f'{RECORDS} (pandas: to_json(path, orient="records")).')
     raise _no_list(where, f"an object with the keys {listed(list(value)[:3])}{', …' if len(value) > 3 else ''}", f"{RECORDS}.")
 
 
@@ -116,7 +113,6 @@ def _are_objects(value: object) -> TypeGuard[Objects]:
 
 
 def _kind(value: object) -> str:
-    """What a value of JSON is, in a word or two."""
     match value:
         case list():
             return "lists"
@@ -132,12 +128,8 @@ def _no_list(where: str, found: str, remedy: str) -> DataError:
     return DataError(where=where, found=found, expected="JSON, a list of objects", remedy=remedy)
 
 
-def _is_object(line: str) -> bool:
-    return isinstance(_value(line), dict)
-
-
 def _value(line: str) -> object:
-    """None for what is no JSON."""
+    """The JSON value, None for invalid JSON."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
@@ -147,13 +139,56 @@ def _value(line: str) -> object:
 def _remedy(number: int, line: str) -> str:
     plain = line.strip()
     if isinstance(_value(line), str):
-        return 'Write {"text": …} in each line, or a file .txt with a sentence a line.'
+        return 'Write {"text": …} in each line, or a .txt file with one sentence per line.'
     if plain.startswith("[") and plain.endswith("]") and not plain.startswith("[{"):
         return 'Write an object in each line, such as {"anchor": …, "positive": …}, or an array in each.'
     if number == 1 and plain.startswith("["):
-        return "A list of objects is called .json; of .jsonl each line is an object."
-    if _is_object(plain.rstrip(",")):
-        return "Leave the comma behind it out: each line is an object by itself."
+        return "A list of objects is called .json; in .jsonl each line is an object."
+    if isinstance(_value(plain.rstrip(",")), dict):
+        return "Remove the comma at its end: each line is a separate object."
     if plain.startswith("{'"):
-        return "JSON's texts stand in double quotation marks: json.dumps writes them so, str does not."
+        return "JSON requires double quotation marks: use json.dumps, not str."
     return "Correct that line."
+
+
+BEGIN = 1 << 12  # bytes to look at
+GIT_LFS, GIT_ANNEX = b"version https://git-lfs.github.com/spec/", b"/annex/objects/"
+PACKED, PARQUET_BEGINS = b"PK\x03\x04", b"PAR1"
+PAGE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL)
+XML = re.compile(rb"(?:\xef\xbb\xbf)?\s*<\?xml\s")
+TITLE = re.compile(rb"<(title|code|h1)[^>]*>\s*([^<]{1,200})", re.IGNORECASE)
+
+
+def refuse_other_content(name: str, path: Path, begin: bytes) -> None:
+    """Raise DataError for a file that is neither a table nor text, regardless of its name.
+
+    Args:
+        begin: its first bytes, decompressed if it is named .gz.
+    """
+    kind, fetch = suffix_of(path)[1:] or "text", "Fetch the file itself"
+    if begin.startswith(GIT_LFS):
+        raise _other_content(name, "a pointer of Git LFS to a file that was not fetched", kind, "Run `git lfs pull` in its repository.")
+    if begin.startswith(GIT_ANNEX):
+        raise _other_content(
+            name, "a pointer of git-annex to a file that was not fetched", kind, f"Run `git annex get {path.name}` in its folder."
+        )
+    if PAGE.match(begin):
+        raise _other_content(name, f"a web page{_title(begin)}", kind, f"{fetch}: a server sent a page instead, such as a login page.")
+    if XML.match(begin):
+        raise _other_content(name, f"an XML document{_title(begin)}", kind, f"{fetch}, or write its texts as CSV.")
+    if begin.startswith(PACKED):
+        raise _other_content(name, "a spreadsheet or an archive", "a table of texts", "Save it as CSV in your spreadsheet program.")
+    if begin.startswith(GZIP_BEGINS):
+        raise _other_content(name, "a gzip file", f"{suffix_of(path) or 'text'}, as its name says", f"Call the file {path.name}.gz.")
+    if begin.startswith(PARQUET_BEGINS) and suffix_of(path) != PARQUET:
+        raise _other_content(name, "a Parquet file", kind, f"Call the file {path.stem}{PARQUET}.")
+
+
+def _title(begin: bytes) -> str:
+    """The title of a page, which may explain why it was sent."""
+    found = TITLE.search(begin)
+    return "" if found is None else f", {brief(html.unescape(found[2].decode(errors='replace')).strip())}"
+
+
+def _other_content(name: str, found: str, kind: str, remedy: str) -> DataError:
+    return DataError(where=name, found=found, expected=kind if " " in kind or "." in kind else f"{kind}, as its name says", remedy=remedy)

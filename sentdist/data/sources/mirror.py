@@ -1,4 +1,4 @@
-"""A data root in an object store or on the hub (s3://, gs://, hf://), as a folder here: files come into it when they are named."""
+"""Mirror a data root in an object store or on the hub (s3://, gs://, hf://) in a local folder; files are copied on first use."""
 
 from __future__ import annotations
 
@@ -10,26 +10,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.addresses import opened_as, without_secrets
-from sentdist.cache import cache_folder
-from sentdist.durable import whole_file
 from sentdist.errors import DataError, first_line
-from sentdist.reading import reading
+from sentdist.files import cache_folder, reading, whole_file
+from sentdist.text import opened_as, without_secrets
 
 if TYPE_CHECKING:
     from pyarrow import fs
 
-ORIGIN = ".sentdist-origin"  # in a mirror: the address that it shows
-PART = ".part"  # the end of what `whole_file` writes to
-LISTED_FOR_S = 60.0  # a listing is taken again after that long
-MOST_BYTES = 1 << 16  # of the file that holds an address
+ORIGIN = ".sentdist-origin"  # in a mirror: its address
+PART = ".part"  # suffix of the files that `whole_file` writes
+LISTED_FOR_S = 60.0  # lifetime of a listing
+MOST_BYTES = 1 << 16  # maximum size of ORIGIN
 
 
 def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
-    """The folder that stands for a data root on this machine: itself, or the mirror of an address. None: there is no data root.
+    """Return the local folder of a data root: itself, or the mirror of an address; None without a data root.
 
     Raises:
-        DataError: an address of no known kind, or no room for a mirror.
+        DataError: an address of unknown kind, or a mirror that cannot be written.
     """
     if place is None or not os.fspath(place):
         return None
@@ -41,7 +39,7 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)  # an address may hold a key
-        if not _shows(folder, address):  # others read it at any moment, so it is not written again and again
+        if not _shows(folder, address):  # others may read it now, so it is written once
             with whole_file(folder / ORIGIN) as part:
                 part.write_text(address, encoding="utf-8")
     except OSError as error:
@@ -50,17 +48,17 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
 
 
 def address_of(root: Path | None) -> str | None:
-    """What other machines know a data root by: the address of a mirror, or the path."""
+    """Return the name of a data root on other machines: the address of a mirror, or the path."""
     return None if root is None else _origin(root) or str(root)
 
 
 def copy_into_mirror(name: str, root: Path) -> None:
-    """Bring the files that a source of this name may be made of into a mirror, unless they are there and have not changed; nothing for a
-    plain folder. They are those that are called so, with whatever follows a point, an underscore or a slash; those of them that are no
-    longer behind the address go away here, too.
+    """Copy the files of a source into a mirror if they are absent or have changed; do nothing for a plain folder.
+
+    They are named `name`, or begin with it followed by a point, an underscore or a slash. Files deleted at the address are deleted here.
 
     Raises:
-        DataError: a server that does not answer or refuses.
+        DataError: the server does not answer or refuses.
     """
     origin = _origin(root)
     if origin is None or not name:
@@ -78,7 +76,7 @@ def copy_into_mirror(name: str, root: Path) -> None:
 
 
 def remote_names(root: Path) -> list[str] | None:
-    """The files behind a mirror; None for a plain folder."""
+    """Return the relative paths of all remote files; None for a plain folder."""
     origin = _origin(root)
     return None if origin is None else list(_listing(origin, int(time.monotonic() // LISTED_FOR_S)))
 
@@ -98,7 +96,7 @@ def _bring_file(filesystem: fs.FileSystem, remote: str, local: Path, *, size: in
 
 
 def _remove_file(filesystem: fs.FileSystem, remote: str, local: Path, *, origin: str) -> None:
-    """Remove a file that a listing lacks, unless it came behind the address after that was taken."""
+    """Remove a file that a listing lacks, unless it was uploaded after the listing."""
     from pyarrow import fs
 
     try:
@@ -117,7 +115,7 @@ def _remove_file(filesystem: fs.FileSystem, remote: str, local: Path, *, origin:
 
 @lru_cache(maxsize=8)
 def _listing(origin: str, period: int) -> dict[str, tuple[int, float]]:
-    """Relative path -> size and time of change, of all files below an address."""
+    """Relative path -> size and modification time of all files below an address. Cached for each `period`."""
     from pyarrow import fs
 
     filesystem, base = _opened(origin)
@@ -135,11 +133,9 @@ def _opened(origin: str) -> tuple[fs.FileSystem, str]:
     try:
         filesystem, base = fs.FileSystem.from_uri(opened_as(origin))
     except (OSError, ValueError, ImportError) as error:
+        remedy = "Correct --data (data= in Python)."
         raise DataError(
-            where=without_secrets(origin),
-            found=first_line(error),
-            expected="a folder, or an s3://, gs:// or hf:// address",
-            remedy="Correct --data (data= in Python).",
+            where=without_secrets(origin), found=first_line(error), expected="a folder, or an s3://, gs:// or hf:// address", remedy=remedy
         ) from None
     return filesystem, base.rstrip("/")
 

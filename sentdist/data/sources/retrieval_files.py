@@ -1,46 +1,131 @@
-"""How the three tables of a retrieval source (documents, queries, judgements) lie under a data root."""
+"""Find and read the three tables of a retrieval source (documents, queries, judgements) under a data root, also in a zip."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping, Sequence
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import GROUP, number_in
-from sentdist.data.sources import faq_releases, files, mirror
-from sentdist.data.sources.zipped import unpacked
-from sentdist.errors import DataError, brief
-from sentdist.reading import reading
-from sentdist.spelling import similar_names
-from sentdist.table_files import SEPARATED, TABLES, open_bytes, suffix_of
+from sentdist.data.cells import GROUP, number_in, row_name
+from sentdist.data.sources import files, mirror, releases
+from sentdist.errors import DataError, brief, similar_names
+from sentdist.files import SEPARATED, TABLES, cache_folder, open_bytes, reading, suffix_of, whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# The names that the parts of a retrieval source go by, first match wins.
+
+QUERY, POSITIVE, NEGATIVE = "query", "positive", "negative"
+ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of a table with one row per candidate
+
+
+def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of `as_rows` for a table with these columns."""
+    return (*columns, *(column for column in ROW_COLUMNS if column not in columns and _are_lists(columns)))
+
+
+def as_rows(name: str, table: pa.Table) -> pa.Table:
+    """Return a table with lists of candidates as one row per candidate; any other table unchanged.
+
+    Each row is a separate query, and its group applies to its candidates. Negatives come first: an encoder that cannot distinguish
+    candidates keeps the order of rows, and must not win by it.
+
+    Raises:
+        DataError: a candidate that is not a text.
+    """
+    import pyarrow as pa
+
+    if not _are_lists(table.column_names):
+        return table
+    columns = (*ROW_COLUMNS, *([GROUP] if GROUP in table.column_names else []))
+    rows = [(*row, given.get(GROUP)) for number, given in enumerate(table.to_pylist()) for row in _candidates(name, number, given)]
+    return pa.table({column: [row[place] for row in rows] for place, column in enumerate(columns)})
+
+
+def _are_lists(columns: Sequence[str]) -> bool:
+    return {QUERY, POSITIVE, NEGATIVE} <= set(columns) and "document" not in columns
+
+
+def _candidates(name: str, number: int, given: dict[str, object]) -> Iterator[tuple[object, ...]]:
+    place = 0
+    for column, relevance in ((NEGATIVE, 0), (POSITIVE, 1)):
+        found = given[column]
+        for text in found if isinstance(found, list) else () if found in (None, "") else (found,):
+            if not isinstance(text, str):
+                expected = "a text, or a list of texts"
+                remedy = "Write the texts themselves."
+                raise DataError(where=f"{name}: {row_name(number)}, {column}", found=brief(text), expected=expected, remedy=remedy)
+            yield str(number), given[QUERY], f"{number}-{place}", text, relevance
+            place += 1
+
+
+EXPECTED = "a zip of corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv"
+
+
+def unpacked(path: Path, *, where: str) -> Path:
+    """Unpack the corpus, queries and judgements of a zip, from any folder in it, and return their folder in the cache.
+
+    Raises:
+        DataError: not a zip, a damaged one, missing parts, several corpora, or no space for them.
+    """
+    with reading(path, expected=EXPECTED, where=where), zipfile.ZipFile(path) as archive:
+        parts = _parts(archive, where=f"{where} ({path})")
+        content = repr(sorted((name, part.CRC, part.file_size) for name, part in parts.items()))
+        folder = cache_folder("unpacked") / hashlib.sha256(content.encode()).hexdigest()[:24]
+        for name, part in parts.items():
+            target = folder / name
+            if target.is_file() and target.stat().st_size == part.file_size:
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with whole_file(target) as unfinished, archive.open(part) as packed, unfinished.open("wb") as file:
+                shutil.copyfileobj(packed, file)  # compares the checksum, too
+    return folder
+
+
+def _parts(archive: zipfile.ZipFile, *, where: str) -> Mapping[str, zipfile.ZipInfo]:
+    """The entries to read, by their path relative to the corpus."""
+    entries = {PurePosixPath(entry.filename): entry for entry in archive.infolist() if not entry.filename.startswith("__MACOSX/")}
+    corpora = [path for path in entries if path.name == "corpus.jsonl"]
+    if len(corpora) != 1:
+        remedy = "Unpack it, and name one of its folders." if corpora else "Name a zip in BEIR's layout, or unpack it and name its content."
+        raise DataError(where=where, found=f"{len(corpora) or 'no'} corpus.jsonl in it", expected=EXPECTED, remedy=remedy)
+    top = corpora[0].parent
+    judged = [path for path in entries if path.parent == top / "qrels" and path.suffix == ".tsv"]
+    wanted = [corpora[0], top / "queries.jsonl", *judged]
+    return {path.relative_to(top).as_posix(): entries[path] for path in wanted if path in entries}
+
+
+# Names of the parts of a retrieval source and of their columns; the first match wins.
 DOCUMENT_FILES = ("documents", "docs", "faqs")
 QUERY_ID = ("query_id", "query-id", "_id")
 DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
 QUERY_TEXT = ("query", "text")
 RELEVANCE = ("relevance", "score")
 SHAPES = (
-    "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as BEIR's are, or tables NAME_docs, NAME_queries and "
+    "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as in BEIR, or tables NAME_docs, NAME_queries and "
     "NAME_qrels, named as NAME"
 )
-LONGEST_JUDGEMENT = 10_000  # bytes of its line
+LONGEST_JUDGEMENT = 10_000  # bytes of a line
 
 
 @dataclass(frozen=True, kw_only=True)
 class RetrievalFiles:
-    """judgements: (split, file); the split is None where a column `split`, or nothing, distinguishes the splits.
-    release: who reads the files, where they are those of a known release."""
+    """The files of a retrieval source.
+
+    Args:
+        judgements: (split, file); the split is None if a column `split`, or nothing, distinguishes the splits.
+        release: reader of the files of a known release.
+    """
 
     documents: Path
     queries: Path
     judgements: tuple[tuple[str | None, Path], ...]
-    release: faq_releases.FaqRelease | None = None
+    release: releases.FaqRelease | None = None
 
     @property
     def paths(self) -> tuple[Path, ...]:
@@ -48,26 +133,24 @@ class RetrievalFiles:
 
 
 def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
-    """Return the files of the retrieval source `name`, or None when `name` is not one.
+    """Return the files of the retrieval source `name`, or None if it is none.
 
-    Three shapes: NAME_docs|faqs, NAME_queries, NAME_qrels side by side;
-    a folder, or a zip, as BEIR (Thakur et al. 2021, arXiv 2104.08663) has it, with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv;
-    or a folder with the files of a release of `faq_releases`.
-    Raises DataError when some of the parts are there and others are not.
+    There are three layouts: files NAME_docs (or _faqs), NAME_queries and NAME_qrels; a folder or zip as in BEIR (Thakur et al. 2021,
+    arXiv 2104.08663), with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; or a folder with a release known to `releases.find_faq`.
+
+    Raises:
+        DataError: some of the parts are missing.
     """
     root = files.existing_root(name, data_root)
     folder = unpacked(root / name, where=name) if name.endswith(".zip") and (root / name).is_file() else root / name
-    if (release := faq_releases.find(folder)) is not None:
+    if (release := releases.find_faq(folder)) is not None:
         bank = release.paths[0]
         return RetrievalFiles(documents=bank, queries=bank, judgements=((None, bank),), release=release)
     if (folder / "corpus.jsonl").is_file():
         judged = tuple((path.stem, path) for path in sorted((folder / "qrels").glob("*.tsv")))
         if not (folder / "queries.jsonl").is_file() or not judged:
             raise DataError(
-                where=name,
-                found="corpus.jsonl alone",
-                expected="queries.jsonl and qrels/SPLIT.tsv beside it",
-                remedy="Complete the folder.",
+                where=name, found="corpus.jsonl alone", expected="queries.jsonl and qrels/SPLIT.tsv, too", remedy="Complete the folder."
             )
         return RetrievalFiles(documents=folder / "corpus.jsonl", queries=folder / "queries.jsonl", judgements=judged)
     parts = {part: _beside(folder, part) for part in (*DOCUMENT_FILES, "queries")} | {"qrels": _beside(folder, "qrels", *files.TREC)}
@@ -78,17 +161,13 @@ def find(name: str, data_root: Path | None) -> RetrievalFiles | None:
     if documents is None or queries is None or judgements is None:
         present = [path.name for path in parts.values() if path]
         last = folder.name
-        raise DataError(
-            where=name,
-            found=", ".join(present),
-            expected=f"{last}_docs (or _faqs), {last}_queries and {last}_qrels",
-            remedy="Fetch the missing part.",
-        )
+        expected = f"{last}_docs (or _faqs), {last}_queries and {last}_qrels"
+        raise DataError(where=name, found=", ".join(present), expected=expected, remedy="Fetch the missing part.")
     return RetrievalFiles(documents=documents, queries=queries, judgements=((None, judgements),))
 
 
 def missing_parts(name: str, root: Path, known: Sequence[str]) -> DataError:
-    """The error for a name behind which there are neither the parts of a retrieval source nor a table. known: names of such sources."""
+    """Return the error for a name that is neither a retrieval source nor a table, with similar names among the `known` ones."""
     name = name.rstrip("/")
     folder = root / name
     found = f"nothing of that name under {root}"
@@ -109,7 +188,7 @@ def missing_parts(name: str, root: Path, known: Sequence[str]) -> DataError:
 
 
 def known_sources(root: Path) -> list[str]:
-    """What under the root is, by its files' names, documents with queries and judgements, or a zip, sorted."""
+    """Return the sorted names of retrieval sources and zips under the root, judged by file names only."""
     remote = mirror.remote_names(root)
     paths = [path.relative_to(root) for path in root.rglob("*")] if remote is None else [Path(name) for name in remote]
     found = {path.parent.as_posix() for path in paths if path.name == "corpus.jsonl" and path.parent.name}
@@ -119,18 +198,20 @@ def known_sources(root: Path) -> list[str]:
 
 
 def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
-    """Raise DataError for judgements without a header, of TREC or not, in a file whose suffix says that it has one (MS MARCO's are such).
-    is_of_beir: it is one of a folder in BEIR's shape."""
+    """Raise DataError for judgements without a header (MS MARCO, TREC) in a file whose suffix requires one.
+
+    Args:
+        is_of_beir: whether the file belongs to a folder in BEIR's layout.
+    """
     if suffix_of(path) not in SEPARATED:
         return
     with reading(path, expected=f"{suffix_of(path)[1:]}, as its suffix says", where=name), open_bytes(path) as file:
         line = file.readline(LONGEST_JUDGEMENT)
     first, fields = line.split(), re.split(r"[\t,;|]", line.decode(errors="replace").strip())
     if len(fields) == 3 and number_in(fields[2].strip(' "')) is not None:
-        raise DataError(
-            where=f"{name} ({path})", found=f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}",
-            expected="a header there", remedy="Write a line above it that says query-id, corpus-id and score, with the same separator.",
-        )  # fmt: skip
+        found = f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}"
+        remedy = "Write a line above it that says query-id, corpus-id and score, with the same separator."
+        raise DataError(where=f"{name} ({path})", found=found, expected="a header there", remedy=remedy)
     if len(first) == 4 and first[1] in (b"0", b"Q0"):
         raise DataError(
             where=f"{name} ({path})",
@@ -143,7 +224,7 @@ def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
 
 
 def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, Sequence[str]]) -> None:
-    """Raise DataError for a file without the columns that will be read. columns: of each file."""
+    """Raise DataError for a file (with these columns) that lacks one of those to read."""
     for path, wanted in (
         (parts.documents, (DOCUMENT_ID,)),
         (parts.queries, (QUERY_ID, QUERY_TEXT)),
@@ -154,12 +235,12 @@ def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, 
 
 
 def read_documents(name: str, parts: RetrievalFiles) -> pa.Table:
-    """Return a table whose column `document_id` is text; the text fields keep the names that they have in the file."""
+    """Return the documents with a text column `document_id`; text fields keep their names."""
     return _with_id(name, files.read_file(name, parts.documents), DOCUMENT_ID, "document_id")
 
 
 def read_queries(name: str, parts: RetrievalFiles) -> pa.Table:
-    """Return columns query_id and query, both text, and that of groups, if there is one."""
+    """Return text columns query_id and query, and the column of groups if there is one."""
     table = _with_id(name, files.read_file(name, parts.queries), QUERY_ID, "query_id")
     text = _column_of(name, table.column_names, QUERY_TEXT)
     grouped = [GROUP] if GROUP in table.column_names else []
@@ -167,7 +248,7 @@ def read_queries(name: str, parts: RetrievalFiles) -> pa.Table:
 
 
 def read_judgements(name: str, parts: RetrievalFiles, split: str | None) -> pa.Table:
-    """Return columns query_id, document_id and relevance (text or number, as in the file) of a split, of all when it is None."""
+    """Return columns query_id, document_id and relevance (text or number, as in the file) of a split; None: of all splits."""
     import pyarrow as pa
 
     tables = []
@@ -198,9 +279,5 @@ def _column_of(where: str, columns: Sequence[str], known: Sequence[str]) -> str:
     for column in known:
         if column in columns:
             return column
-    raise DataError(
-        where=where,
-        found=f"columns {', '.join(columns)}",
-        expected=f"one called {' or '.join(known)}",
-        remedy="Rename the column in the file.",
-    )
+    remedy = "Rename the column in the file."
+    raise DataError(where=where, found=f"columns {', '.join(columns)}", expected=f"one called {' or '.join(known)}", remedy=remedy)

@@ -1,1 +1,1 @@
-"""Embedding banks in the object store: who holds them, who reads them, whether there is room."""
+"""Hold, read and place embedding banks in Ray's object store."""

@@ -1,5 +1,4 @@
-"""Who holds the banks of a store in the object store: a named, detached actor whose shard tasks can be run again,
-and that ends when idle."""
+"""Hold the banks of a store in Ray's object store, in a named, detached actor that ends when idle; check that they fit."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,31 +18,85 @@ import ray
 import ray.experimental
 from ray.exceptions import RayActorError
 
-from sentdist.code_digest import code_digest
-from sentdist.errors import DataError, StoreError, named
-from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
-from sentdist.execution.cluster.names import HEAD, NAMESPACE
+from sentdist.errors import DataError, ResourceError, StoreError, named
+from sentdist.execution.cluster.address import HEAD, NAMESPACE
 from sentdist.execution.prometheus import BANK_BYTES, show
+from sentdist.files import code_digest, memory_size
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.store.store import ArtifactStore
 
+SPILL_FROM = 0.8  # of an object store: where Ray begins to move objects to disk (object_spilling_threshold)
+DISK_UNTIL = 0.95  # of a disk: where Ray refuses to spill more (local_fs_capacity_threshold)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BankPlacement:
+    """Bytes that banks take on every node that reads them."""
+
+    wanted_bytes: int  # size of the requested banks
+    held_bytes: int  # size of the banks already held
+    memory_bytes: int  # size of the smallest object store
+    spilled_bytes: int  # part that will be spilled to disk
+
+    @property
+    def line(self) -> str:
+        """Size of the bank and its placement, as a phrase."""
+        others = f" beside {memory_size(self.held_bytes)} of other banks" if self.held_bytes else ""
+        where = (
+            "in memory" if not self.spilled_bytes else f"{memory_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"
+        )
+        return f"bank of {memory_size(self.wanted_bytes)}{others} for an object store of {memory_size(self.memory_bytes)} a node: {where}"
+
+
+def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> BankPlacement:
+    """Decide how much of the banks is spilled. Every node that reads them holds all of them, so the smallest object store counts.
+
+    Raises:
+        ResourceError: they fit neither in memory nor on disk.
+    """
+    total = wanted_bytes + held_bytes
+    spilled = max(0, total - int(memory_bytes * SPILL_FROM))
+    if spilled > disk_bytes:
+        raise ResourceError(
+            where="object store",
+            found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of "
+            f"{memory_size(memory_bytes)} on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
+            expected=f"at most {memory_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
+            remedy="Drop other banks (`sentdist bank drop`), store banks as float16, start Ray with --object-store-memory, "
+            "or set runtime.bank_in_object_store=false to map them from files.",
+        )
+    return BankPlacement(wanted_bytes=wanted_bytes, held_bytes=held_bytes, memory_bytes=memory_bytes, spilled_bytes=spilled)
+
+
+def smallest_object_store(rows: Iterable[Mapping[str, object]]) -> int:
+    """Return the bytes of the smallest object store of living nodes with CPUs. rows: the answer of `ray.nodes()`."""
+    resources = [row["Resources"] for row in rows if row["Alive"]]
+    sizes = [(found.get("CPU", 0.0), int(found.get("object_store_memory", 0))) for found in resources if isinstance(found, Mapping)]
+    return min([size for cpus, size in sizes if cpus] or [size for _, size in sizes])
+
+
+def disk_to_spill_to(*, total_bytes: int, free_bytes: int) -> int:
+    """Return the bytes that Ray will spill to a disk before it refuses."""
+    return max(0, free_bytes - int(total_bytes * (1 - DISK_UNTIL)))
+
+
 PREFIX = "sentdist-banks"
 # A task that reads shards reserves no CPU, or it would wait for the trainings that wait for it; so their number is bounded here. Starting
-# a process for one costs about what reading 64 MiB costs.
+# a process costs about as much as reading 64 MiB.
 TASKS_PER_BANK = 4
 BYTES_PER_TASK = 64 * 2**20
-IDLE_S = 900.0  # without a reader for so long, an owner ends; reading a bank again takes a second for each GB or two
+IDLE_S = 900.0  # an owner without readers ends after this time; reading a bank again takes a second for each GB or two
 CALLS, PAUSE_S = 10, 0.5  # an owner that ends keeps its name for a moment
 
 
 @dataclass(frozen=True, kw_only=True)
 class BankOrder:
-    """Which artifact is wanted as a bank. Plain values: it outlives the code that made it."""
+    """The artifact to hold as a bank. Plain values only: it outlives the code that made it."""
 
     store: str
     place: str
     key: str
-    made_at: str  # of the artifact: one that was removed and made again has the same key and other numbers
+    made_at: str  # of the artifact: one that was rebuilt has the same key and different numbers
     label: str
     encoder: str
     shape: BankShape
@@ -51,7 +104,7 @@ class BankOrder:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldBank:
-    """References to the shards of a bank, and which generation of it they belong to."""
+    """References to the shards of one generation of a bank."""
 
     shards: tuple[ray.ObjectRef, ...]
     generation: str
@@ -59,7 +112,7 @@ class HeldBank:
 
 @dataclass(frozen=True, kw_only=True)
 class BankFacts:
-    """What `sentdist bank list` shows of a bank."""
+    """A bank as `sentdist bank list` shows it."""
 
     label: str
     key: str
@@ -70,7 +123,7 @@ class BankFacts:
     dtype: str
     num_bytes: int
     num_shards: int
-    nodes: tuple[str, ...]  # addresses of those that hold a copy of a shard
+    nodes: tuple[str, ...]  # addresses of the nodes that hold a copy of a shard
     num_spilled: int  # shards on disk
     age_s: float
     idle_s: float  # since a worker last asked for it
@@ -85,10 +138,10 @@ class _Held:
 
 
 class EmbeddingBanks:
-    """The actor: owns the shards of all banks of one store. What it holds can be read again from the artifacts, so it may die any time.
+    """Actor that owns the shards of all banks of one store. They can be read again from the artifacts, so it may die any time.
 
-    It owns results of tasks rather than objects that were put: Ray runs the task again when a node takes a shard with it. Readers keep
-    what they have mapped, whatever becomes of it.
+    It owns results of tasks rather than objects from `ray.put`: Ray reruns the task when a shard is lost with its node. Readers keep
+    what they have mapped, even after the actor has ended.
     """
 
     def __init__(self, idle_s: float) -> None:
@@ -99,9 +152,10 @@ class EmbeddingBanks:
         threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
     def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
-        """The shards of banks, begun now where there are none; `lost` names generations that turned out to be unreadable.
+        """Return the shards of banks; start reading those that are missing. lost: generations that turned out to be unreadable.
 
-        The placement is that of the banks begun now, None if all were there.
+        Returns:
+            The banks, and the placement of those started now; None if all were there.
         """
         self._asked_at = time.monotonic()
         self.forget(lost)
@@ -118,29 +172,32 @@ class EmbeddingBanks:
         return [self._held[order.key].bank for order in orders], placement
 
     def read(self, keys: tuple[str, ...]) -> None:
-        """A reader says now and then that it still uses these banks."""
+        """Note that a reader still uses these banks."""
         self._asked_at = time.monotonic()
         for key in keys:
             if key in self._held:
                 self._held[key].used_at = time.monotonic()
 
     def end_if_idle(self) -> None:
-        """End this actor when nobody reads. Calls are done one after another: a call is answered, or meets an actor that has ended."""
+        """End this actor when it has no readers. Calls are served one after another: a call is answered, or meets an ended actor."""
         shards = [shard for held in self._held.values() for shard in held.bank.shards]
         if shards and len(ray.wait(shards, num_returns=len(shards), timeout=0, fetch_local=False)[0]) < len(shards):
-            self._asked_at = time.monotonic()  # somebody waits for what is being read
+            self._asked_at = time.monotonic()  # a reader waits for these shards
         if time.monotonic() - self._asked_at > self._idle_s:
             ray.kill(self._own_handle)  # `exit_actor` waits forever where an actor has called itself
             time.sleep(PAUSE_S * CALLS)  # wait for the kill, so that no new call is half answered
 
     def forget(self, lost: tuple[str, ...]) -> None:
-        """Let go of generations that cannot be read."""
+        """Drop generations that cannot be read."""
         self._held = {key: held for key, held in self._held.items() if held.bank.generation not in lost}
 
     def placement(self, wanted_bytes: int) -> BankPlacement:
-        """Where more banks of this size would lie; ResourceError if nowhere. The disk is that of this node.
+        """Return the placement of more banks of this size. The disk is that of this node.
 
-        Banks that nobody has read for long make room: a sweep over many reads one after another.
+        Idle banks are dropped first: a sweep over many banks reads one after another.
+
+        Raises:
+            ResourceError: they fit neither in memory nor on disk.
         """
         self._asked_at = now = time.monotonic()
         self._held = {key: held for key, held in self._held.items() if now - held.used_at <= self._idle_s}
@@ -154,12 +211,12 @@ class EmbeddingBanks:
         )
 
     def facts(self) -> list[BankFacts]:
-        """All banks, oldest first."""
+        """Return all banks, oldest first."""
         addresses = {row["NodeID"]: row["NodeManagerAddress"] for row in ray.nodes()}
         return [_facts(held, addresses) for held in self._held.values()]
 
     def drop(self, key: str) -> int:
-        """Let go of a bank; its memory is free when its last reader ends. Returns how many are left."""
+        """Drop a bank; its memory is freed when its last reader ends. Return how many are left."""
         self._held.pop(key, None)
         show(BANK_BYTES, self._num_bytes)
         return len(self._held)
@@ -170,7 +227,7 @@ class EmbeddingBanks:
 
 
 def bank_owner(store: str) -> Any:
-    """The actor that owns the banks of a store, started if it is not there. It outlives the job that first asks for it.
+    """Return the actor that owns the banks of a store; start it if necessary. It outlives the job that started it.
 
     It ends after IDLE_S seconds without a reader, so calls go through `ask_owner`.
     """
@@ -179,11 +236,11 @@ def bank_owner(store: str) -> Any:
 
 
 def ask_owner(store: str, question: Callable[[Any], Any]) -> Any:
-    """The answer of a store's owner to a call; when that one ends or dies meanwhile, another is started and asked.
+    """Call the owner of a store's banks and return its answer; if it ends or dies meanwhile, start another and call that.
 
     Raises:
-        RayActorError: no owner stays long enough to answer.
-        RayTaskError: what the call raises.
+        RayActorError: no owner lived long enough to answer.
+        RayTaskError: the call raised.
     """
     for _ in range(CALLS - 1):
         try:
@@ -194,12 +251,12 @@ def ask_owner(store: str, question: Callable[[Any], Any]) -> Any:
 
 
 def owner_name(store: str) -> str:
-    """Named after the store, so that jobs share banks, and after the code, so that a job never talks to an older owner."""
+    """Return the actor's name: from the store, so that jobs share banks, and from the code, so that no job calls an older owner."""
     return f"{PREFIX}-{hashlib.sha256(store.encode()).hexdigest()[:8]}-{code_digest()[:8]}"
 
 
 def list_banks() -> list[BankFacts]:
-    """All banks that the cluster holds, of all stores. Needs a connection to Ray."""
+    """Return the banks of all stores in the connected cluster."""
     return [facts for _, owned in _owners() for facts in owned]
 
 
@@ -207,7 +264,7 @@ def drop_bank(name: str) -> BankFacts:
     """Drop the one bank whose label is `name` or whose key begins with it; the artifact stays.
 
     Raises:
-        StoreError: none or several.
+        StoreError: no bank or several match.
     """
     owners = _owners()
     found = [(owner, facts) for owner, owned in owners for facts in owned if facts.label == name or facts.key.startswith(name)]
@@ -221,14 +278,13 @@ def drop_bank(name: str) -> BankFacts:
         )
     owner, facts = found[0]
     if not ray.get(owner.drop.remote(facts.key)):
-        ray.kill(owner)  # it owns nothing any more; the next reader starts another
+        ray.kill(owner)  # it owns no bank any more; the next reader starts another
     return facts
 
 
 @ray.remote
 def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray]:
-    """Shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled,
-    and every reader would get a copy of its own."""
+    """Yield shards `first` … `last` − 1 of a bank as plain arrays: a memory map would be pickled, and every reader would get a copy."""
     store, shape = ArtifactStore(order.store), order.shape
     for shard in range(first, last):
         place = f"{order.place}/shards/{shard:05d}.npy"
@@ -245,7 +301,7 @@ def _read_shards(order: BankOrder, first: int, last: int) -> Iterator[np.ndarray
 
 
 def _start(order: BankOrder) -> tuple[ray.ObjectRef, ...]:
-    """Have the shards read, spread over the nodes; any of these tasks can be run again, on any node, with the same result."""
+    """Start tasks that read the shards, spread over the nodes; each can be rerun on any node with the same result."""
     num_tasks = min(TASKS_PER_BANK, order.shape.num_shards, -(-order.shape.num_bytes // BYTES_PER_TASK))
     bounds = np.linspace(0, order.shape.num_shards, num_tasks + 1).astype(int).tolist()
     refs: list[ray.ObjectRef] = []
@@ -270,7 +326,7 @@ def _owners() -> list[tuple[Any, list[BankFacts]]]:
             try:
                 owner = ray.get_actor(listed["name"], namespace=listed["namespace"])
                 owners.append((owner, ray.get(owner.facts.remote())))
-            except (ValueError, RayActorError):  # it ended since: so did its banks
+            except (ValueError, RayActorError):  # it has ended, and its banks with it
                 continue
     return owners
 
@@ -296,7 +352,7 @@ def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:
 
 
 def _spill_folder(nodes: list[dict[str, Any]], node_id: str) -> Path:
-    """The session folder of this node, which is where Ray spills unless set otherwise."""
+    """The session folder of this node, to which Ray spills by default."""
     (socket,) = [row["ObjectStoreSocketName"] for row in nodes if row["NodeID"] == node_id]
     return Path(socket).parents[1]
 

@@ -1,4 +1,4 @@
-"""A bank in Ray's object store as a training worker reads it: all workers of a host look at the same memory."""
+"""Read banks from Ray's object store, shared by all workers of a host."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
-from sentdist.execution.banks.placement import BankPlacement
-from sentdist.execution.cluster.ray_errors import cause_of
-from sentdist.families import configured
+from sentdist.execution.banks.owner import IDLE_S, BankOrder, BankPlacement, HeldBank, ask_owner, bank_owner
+from sentdist.execution.cluster.connection import cause_of
+from sentdist.families import POOLINGS, configured
+from sentdist.files import drop_remedy, reading
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
 from sentdist.plan.stages import Bank, Train
-from sentdist.poolings import POOLINGS
-from sentdist.reading import drop_remedy, reading
 from sentdist.stages.context import Context
+from sentdist.stages.rungs import file_bank
 
-TRIES = 2  # a shard that is lost is asked for once more; then something is wrong that asking again does not fix
-SAY_EVERY_S = IDLE_S / 3  # that the bank is still read
+TRIES = 2  # a lost shard is requested once more; a second loss has a cause that another request does not remove
+SAY_EVERY_S = IDLE_S / 3  # between two notes to the owner that the bank is still read
 
 log = logging.getLogger(__name__)
 
@@ -37,10 +36,10 @@ T = TypeVar("T")
 
 
 class ObjectStoreBank(HostBank):
-    """A bank over shards in shared memory. A pickle of it is its orders: it opens itself again wherever it arrives."""
+    """A bank over shards in shared memory. Its pickle contains only its orders; unpickling opens it again."""
 
     def __init__(self, orders: Sequence[BankOrder], shards: Sequence[Shards]) -> None:
-        """One order and its shards for each encoder, in the order of n."""
+        """Take one order and its shards for each encoder, in the order of n."""
         self.orders = tuple(orders)
         self._shards = tuple(shards)
         self._said_at = time.monotonic()
@@ -62,14 +61,14 @@ class ObjectStoreBank(HostBank):
         return ", ".join(order.label for order in self.orders)
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
-        """As `BankReader.rows`."""
+        """Return rows as `BankReader.rows` does."""
         ids = np.asarray(sentence_ids).ravel()
         check_ids(ids, num_sentences=self.num_sentences, where=self.where)
         rows_NKD = look_up(self._shards, ids, rows_per_shard=[order.shape.rows_per_shard for order in self.orders])
         if time.monotonic() - self._said_at > SAY_EVERY_S:
             self._said_at = time.monotonic()
             owner, keys = bank_owner(self.orders[0].store), tuple(order.key for order in self.orders)
-            owner.read.options(max_task_retries=0).remote(keys)  # nobody waits for it
+            owner.read.options(max_task_retries=0).remote(keys)  # without waiting for it
         return torch.from_numpy(rows_NKD)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -77,18 +76,18 @@ class ObjectStoreBank(HostBank):
 
 
 def open_bank(stages: tuple[Bank, ...], context: Context) -> StoredBank:
-    """The finished banks of N entropy encoders, in the object store; the first to ask has them read, the others find them there.
+    """Open the finished banks of N entropy encoders in the object store; the first caller has them read, the others share them.
 
     Raises:
         DataError: the banks do not fit together, or an artifact is damaged.
-        ResourceError: neither the object store nor the disk that it spills to can take them.
-        StoreError: an artifact is missing, or the cluster loses the shards again and again.
+        ResourceError: they fit neither in the object store nor on its spill disk.
+        StoreError: an artifact is missing, or the cluster loses the shards repeatedly.
     """
     return open_orders(tuple(order_of(stage, context) for stage in stages))
 
 
 def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
-    """As `open_bank`, for banks whose artifacts are known."""
+    """Open banks whose artifacts are known; see `open_bank`."""
     if not orders:
         raise DataError(where="bank", found="no encoder", expected="at least one", remedy="Give the bank at least one phi.")
     first = orders[0]
@@ -110,17 +109,17 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
         except (ObjectLostError, RayTaskError) as error:
             lost = tuple(bank.generation for bank in held)
             cause = cause_of(error)
-            if attempt == TRIES - 1 or isinstance(cause, ArtifactLost):  # a damaged artifact is read no better a second time
+            if attempt == TRIES - 1 or isinstance(cause, ArtifactLost):  # a damaged artifact stays damaged
                 bank_owner(first.store).forget.remote(lost)
                 raise (cause if isinstance(cause, DataError | StoreError) else _lost(orders, cause)) from None
     raise AssertionError("the last try returns or raises")
 
 
 def placement_of(stage: Bank, context: Context) -> BankPlacement:
-    """Where a bank will lie, said before it is made: S is known from its corpus, D from the configuration of its encoder.
+    """Return the placement of a bank before it is built: S is known from its corpus, D from the configuration of its encoder.
 
     Raises:
-        ResourceError: neither the object store nor the disk that it spills to can take it.
+        ResourceError: it fits neither in the object store nor on its spill disk.
         StoreError: corpus or encoder are not finished.
     """
     corpus = context.store.get(stage.corpus)
@@ -141,7 +140,7 @@ def placement_of(stage: Bank, context: Context) -> BankPlacement:
 
 
 def _embedding_width(encoder: Train, context: Context) -> int:
-    """By what the folder of a trained encoder says: of the dense layer behind its pooling, or of its layers."""
+    """Read the width from the folder of a trained encoder: from the dense layer after its pooling, or else from its configuration."""
 
     def said_in(file: str, read: Callable[[Any], T]) -> T:
         place = f"{encoder.place}/{file}"
@@ -156,13 +155,18 @@ def _embedding_width(encoder: Train, context: Context) -> int:
 
 
 def order_of(stage: Bank, context: Context) -> BankOrder:
-    """What to ask the owner for; StoreError or DataError unless the artifact is there and says what it holds."""
+    """Return the order for a finished bank.
+
+    Raises:
+        DataError: the artifact's description is damaged.
+        StoreError: the artifact is missing.
+    """
     artifact = context.store.get(stage)
     if artifact is None:
         raise ArtifactLost(
             where=f"{context.store.shown}/{stage.place}", found="nothing", expected="a finished bank", remedy="Run the whole recipe."
         )
-    said = f"{stage.place}/bank.json"
+    described_in = f"{stage.place}/bank.json"
     return BankOrder(
         store=context.store.root,
         place=stage.place,
@@ -170,7 +174,7 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
         made_at=artifact.record.created_at,
         label=stage.label,
         encoder=stage.encoder.label,
-        shape=bank_shape(context.store.open_file(said).read().decode(), where=said),
+        shape=bank_shape(context.store.open_file(described_in).read().decode(), where=described_in),
     )
 
 
@@ -187,7 +191,7 @@ def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[Hel
 
 
 def _get(bank: HeldBank) -> Shards:
-    """Views of the shards in this host's object store, fetched from others where they are not here."""
+    """Views of the shards in this host's object store, fetched from other hosts if necessary."""
     shards: Shards = tuple(ray.get(list(bank.shards)))
     assert not any(shard.flags.writeable for shard in shards), "a shard is shared memory, not a private copy"
     return shards
@@ -201,3 +205,10 @@ def _lost(orders: tuple[BankOrder, ...], error: BaseException) -> StoreError:
         expected="its shards in the object store, or a cluster that can read them again from the artifacts",
         remedy="Look at the nodes with `ray status`; runtime.bank_in_object_store=false maps the files instead.",
     )
+
+
+def bank_of(stage: Train, context: Context) -> StoredBank | None:
+    """Open the bank of a training; None if its objective uses none."""
+    if not stage.banks or not context.runtime.bank_in_object_store:
+        return file_bank(stage, context)
+    return open_bank(stage.banks, context)

@@ -1,1 +1,1 @@
-"""Who builds what: the actor that starts every stage once, those who ask it, and what it says of work that does not move."""
+"""Start each stage once for all jobs of a store, report its progress, and diagnose work that hangs."""

@@ -1,4 +1,4 @@
-"""Who builds what on a cluster: a named, detached actor that maps the key of a stage to the one piece of work that makes it."""
+"""Run the board, a named, detached actor that builds each stage once for all submissions of a store, and repeats lost work."""
 
 from __future__ import annotations
 
@@ -9,46 +9,137 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.exceptions import RayError
 
 from sentdist.errors import ArtifactLost, SentdistError, named
-from sentdist.execution.board.artifact_lookup import ArtifactLookup
-from sentdist.execution.board.attempts import LOSSES, Attempts, checkpoint_step, end_of, lost_to, retry_of
-from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.diagnosis import STANDSTILL_S
-from sentdist.execution.board.event_log import EventLog
-from sentdist.execution.board.event_sink import BEATS_IN_TIME, Body, EventSink, GroupMember
-from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.heartbeats import Heartbeat
-from sentdist.execution.board.in_flight import StagesInFlight, Work
-from sentdist.execution.board.resizable_semaphore import ResizableSemaphore
-from sentdist.execution.board.stage_task import abort, note_failed, note_stopped, start, start_group
-from sentdist.execution.board.submission import Submission, most_pools, newest_may_have, stopped
-from sentdist.execution.board.watchdog import Watchdog
-from sentdist.execution.board.worker_groups import NoGroupError, Order, StartedGroup, WorkerGroups
-from sentdist.execution.cluster.ray_errors import GONE, cause_of, was_announced
-from sentdist.execution.cluster.snapshot import has_room, read_cluster
+from sentdist.execution.board.diagnosis import STANDSTILL_S, ClusterState, Heartbeat, Host
+from sentdist.execution.board.events import EventLog, StageEvent
+from sentdist.execution.board.submissions import (
+    BEATS_IN_TIME,
+    ArtifactLookup,
+    BackgroundTasks,
+    Body,
+    EventSink,
+    GroupMember,
+    ResizableSemaphore,
+    StagesInFlight,
+    Submission,
+    Work,
+    most_pools,
+    newest_may_have,
+    stopped,
+)
+from sentdist.execution.board.watchdog import LOSSES, Attempts, Watchdog, checkpoint_step, end_of, lost_to, retry_of
+from sentdist.execution.board.worker_groups import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
+from sentdist.execution.cluster.connection import GONE, cause_of, was_announced
+from sentdist.execution.cluster.nodes import node_of, nodes_of
 from sentdist.execution.demand import Demand, stage_demand
 from sentdist.execution.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
+from sentdist.machine import collect_rarely
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
+
+
+def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
+    """Start building a stage on the cluster with its demand; return the reference to its artifact."""
+    reserved = {"num_cpus": demand.builder_cpus, "num_gpus": demand.builder_gpus, "resources": demand.builder_resources}
+    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **reserved).remote(body, stage, submission, sink)
+
+
+def start_group(member: GroupMember) -> ray.ObjectRef:
+    """Start a worker group with its demand; return the reference to its end."""
+    demand = member.demand
+    if demand.way == "task":
+        return _stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
+    # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
+    # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
+    environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
+    return _drive.options(name=member.name, num_cpus=0, max_retries=0, runtime_env=environment).remote(member)
+
+
+async def abort(task: ray.ObjectRef, demand: Demand) -> None:
+    """End a process by force, since one interrupted in an import or in a library is unusable afterwards. The driver of a worker group is
+    interrupted first: only Ray Train's controller frees what its workers have reserved."""
+    ray.cancel(task, force=demand.way != "group")
+    done, _ = await asyncio.wait([asyncio.wrap_future(task.future())], timeout=CLOSES_WITHIN_S)
+    if not done:
+        ray.cancel(task, force=True)
+
+
+@ray.remote
+def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
+    collect_rarely()
+    return body(stage, submission, sink)
+
+
+# Ray reuses a free process for any stage and only changes its GPU; CUDA reads that once. So a process that stays with a GPU ends with
+# it. Set here because Ray reads it only where a function is declared.
+@ray.remote(max_calls=1)
+def _stay(member: GroupMember) -> None:
+    collect_rarely()
+    from sentdist.execution.training.worker_group import build_orders
+
+    build_orders(member)
+
+
+@ray.remote
+def _drive(member: GroupMember) -> None:
+    collect_rarely()
+    from sentdist.execution.training.worker_group import run_worker_group
+
+    try:
+        run_worker_group(member)
+    except KeyboardInterrupt:  # cancelled before Ray Train handled this signal; see `abort` on why the process ends
+        raise SystemExit("cancelled") from None
+
+
+@ray.remote(num_cpus=0)
+def note_failed(submission: Submission, key: str, message: str) -> None:
+    """Mark the tracking run of a stage as failed."""
+    submission.tracker.fail(key, message)
+
+
+@ray.remote(num_cpus=0)
+def note_stopped(submission: Submission) -> None:
+    """Mark the tracking run of a submission whose processes died as stopped."""
+    submission.tracker.finish_sweep("stopped")
+
+
+def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
+    """Return the state of the cluster; blocks for a few milliseconds. may_have: see `ClusterNodes`."""
+    living = [row for row in ray.nodes() if row["Alive"]]
+    free = ray.available_resources()
+    return ClusterState(
+        hosts=tuple(
+            Host(node=row["NodeID"], address=row["NodeManagerAddress"], offers=offers)
+            for row, offers in zip(living, nodes_of(living), strict=True)
+        ),
+        free_cpus=free.get("CPU", 0.0),
+        free_gpus=free.get("GPU", 0.0),
+        may_have=may_have,
+    )
+
+
+def has_room(demand: Demand) -> bool:
+    """Return True if one worker of a demand fits on free CPUs and GPUs; blocks for a few milliseconds."""
+    return any(demand.workers_on(node_of(free)) for free in available_resources_per_node().values())
+
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 LOOK_S = 5.0  # between two looks at the cluster
 
 
 class BoardActor:
-    """The actor itself; use it through `BoardClient`. It reserves nothing and keeps nothing that the store does not have:
-    it may die any time.
+    """The actor; use it through `BoardClient`. It reserves nothing and holds only what the store has: it may die any time.
 
-    A stage is looked for in the store first, then among the work in flight; only then it is started, with the ObjectRefs of its inputs as
-    arguments, so that Ray starts it when they exist and never if one of them failed. A key that failed is forgotten: the next submission
-    that asks starts it again, while the one in which it failed is given the same error, not the same work once more. Only a stage that met
-    a damaged input may be asked for again at once: the input was moved aside, so that it is built again before it. Notices of work
-    that does not move: see `Watchdog`.
+    A stage is looked up in the store, then in the work in flight; if it is in neither, it is started with the ObjectRefs of its inputs as
+    arguments, so that Ray starts it when they exist and never if one failed. A submission in which a stage failed gets the same error
+    again; another submission starts it again. A stage with a damaged input may be requested again at once: the input was moved aside
+    and is rebuilt first. `Watchdog` writes notices of work that hangs.
 
-    Work that no submission needs any more is ended: because they were stopped, have left, or have no living process. With the last
-    submission the board ends too.
+    Work that no submission needs is ended: because they were stopped, have left, or have no living process. The board ends with the
+    last submission.
     """
 
     def __init__(self, body: Body, patience_s: float, silence_s: float = STANDSTILL_S) -> None:
@@ -71,23 +162,22 @@ class BoardActor:
         self._events = EventLog()
 
     async def register(self, submission: Submission, client: str) -> None:
-        """A process of a submission starts to use the board; answered when it unregisters.
-        The reference to the answer dies with the process, see `watch`."""
+        """Register a process of a submission; return when it unregisters. Its reference to the answer dies with it, see `watch`."""
         self._note_submission(submission)
         self._clients[client] = asyncio.Event()
         await self._clients[client].wait()
 
     async def watch(self, client: str, answer: list[ray.ObjectRef]) -> None:
-        """Take notice when the process that holds `answer`, which `register` gives, unregisters or dies."""
+        """Watch until the process that holds `answer`, from `register`, unregisters or dies."""
         self._background.start(self._watch_client(client, answer[0]))
 
     async def unregister(self, client: str) -> None:
-        """The process needs nothing any more."""
+        """Unregister a process."""
         if client in self._clients:
             self._clients[client].set()
 
     async def request(self, stage: Stage, submission: Submission) -> list[ray.ObjectRef]:
-        """The reference to a stage's artifact, in a list because Ray would otherwise wait for it.
+        """Return the reference to a stage's artifact, in a list because Ray would otherwise wait for it.
 
         Raises:
             SweepStopped: the submission was stopped.
@@ -106,7 +196,7 @@ class BoardActor:
             self._lookups.discard(lookup)
 
     async def post(self, event: StageEvent) -> None:
-        """Keep an event and wake those who wait for events."""
+        """Keep an event and wake the readers."""
         if event.what == "retry":
             self._watchdog.begins_again(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
@@ -117,13 +207,13 @@ class BoardActor:
         await self._events.add(self._watchdog.completed(event))
 
     async def beat(self, heartbeat: Heartbeat) -> None:
-        """Take note that a worker lives."""
+        """Note that a worker lives."""
         if not self._watchdog.follows(heartbeat.key):
             self._follow(time.monotonic())
         self._watchdog.on_heartbeat(heartbeat, time.monotonic())
 
     async def events(self, since: int | None, submission_id: str) -> tuple[list[StageEvent], int]:
-        """The events after number `since` (None: from now on) and the number of the last one; waits until there is one.
+        """Wait for events after number `since` (None: from now on); return them and the number of the last one.
 
         Raises:
             SweepStopped: the submission was stopped; raised at once.
@@ -133,23 +223,23 @@ class BoardActor:
         return news
 
     async def next_order(self, group: str, after: int, *, is_first: bool, device: str) -> Order | None:
-        """What a worker of a group builds next, see `WorkerGroups`."""
+        """Return the next order for a worker of a group, see `WorkerGroups`."""
         return await self._groups.next_order(group, after, is_first=is_first, device=device)
 
     async def begin(self, group: str, number: int) -> None:
-        """The first worker of a group needs the others for this order."""
+        """Let the other workers of a group begin this order."""
         self._groups.begin(group, number)
 
     async def finish(self, group: str, number: int, answer: Artifact | BaseException) -> None:
-        """Take what a group made of an order: the artifact, or an error."""
+        """Take a group's answer to an order."""
         self._groups.finish(group, number, answer)
 
     async def last_number(self) -> int:
-        """The number of the last event."""
+        """Return the number of the last event."""
         return self._events.last_number
 
     async def leave(self, submission_id: str) -> None:
-        """A submission ends, and with it the work that only it needs; answered when that has ended. The last one ends the board."""
+        """End a submission, and wait until the work that only it needs has ended. The last one ends the board."""
         self._submissions.pop(submission_id, None)
         await _ended(self._release({submission_id}))
         if not self._submissions:
@@ -157,7 +247,7 @@ class BoardActor:
         self._end_if_idle()
 
     async def sweeps(self) -> dict[str, int]:
-        """How many stages are in flight for each sweep that is being built."""
+        """Return the number of stages in flight for each active sweep."""
         found: dict[str, set[str]] = {}
         for submission in self._submissions.values():
             if submission.id not in self._stopped:
@@ -165,9 +255,9 @@ class BoardActor:
         return {sweep: len(keys) for sweep, keys in found.items()}
 
     async def stop(self, sweep: str) -> int:
-        """Give the submissions of a sweep nothing more and end the work that only they need; how many pieces of work, once they have ended.
+        """Stop the submissions of a sweep and end the work that only they need; return the number of stages once they have ended.
 
-        What waits never starts, and what runs ends where it is: a training goes on from its last checkpoint when it is asked for again.
+        Running trainings end at once; requested again, they go on from their last checkpoint.
         """
         stopped = {submission.id for submission in self._submissions.values() if submission.sweep == sweep} - self._stopped
         self._stopped |= stopped
@@ -179,7 +269,7 @@ class BoardActor:
         return len(unneeded)
 
     async def check(self, submission_id: str) -> None:
-        """Let a client know whether its submission was stopped.
+        """Check that a submission was not stopped.
 
         Raises:
             SweepStopped: the submission was stopped.
@@ -187,11 +277,11 @@ class BoardActor:
         self._refuse_stopped(submission_id)
 
     async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
-        """Have a stage built, again when its process or host is lost; one that drives workers when there is room for one more of its way.
+        """Build a stage, again when its process or host is lost; a pool waits for one of the places for pools.
 
         Raises:
-            ResourceError: it was lost too often without getting on.
-            Exception: what its body raised; final.
+            ResourceError: it was lost too often without progress.
+            Exception: its body raised it; final.
         """
         demand = stage_demand(stage, submission.context.runtime)
         store = submission.context.store
@@ -232,7 +322,7 @@ class BoardActor:
         return artifact
 
     async def _finds_group(self, demand: Demand) -> bool:
-        """Whether workers that stay build a stage sooner than a process of its own."""
+        """Whether a worker group builds a stage sooner than a new process."""
         if not self._groups.can_build(demand):
             return False
         return self._groups.can_build(demand, now=True) or not await asyncio.to_thread(has_room, demand)
@@ -245,7 +335,7 @@ class BoardActor:
         return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
-        """Post the end of a stage that was given up: what was to build it could not do so."""
+        """Post the end of a stage that was given up."""
         event = end_of(stage, error)
         if event.what == "failed":
             note_failed.remote(submission, stage.key, named(error))
@@ -285,14 +375,14 @@ class BoardActor:
         return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
     def _release(self, submission_ids: set[str]) -> list[Work]:
-        """End what only these submissions need; whoever asks for it from now on starts it again."""
+        """End what only these submissions need; a later request starts it again."""
         ended = self._work.release(submission_ids)
         for work in ended:
             ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
         return ended
 
     async def _watch_cluster(self) -> None:
-        """While there is work, post notices of work that does not move."""
+        """Post notices of work that hangs while there is work."""
         while self._work:
             now = time.monotonic()
             self._follow(now)
@@ -309,7 +399,7 @@ class BoardActor:
     async def _watch_work(self, work: Work) -> None:
         try:
             await work.ref
-        except Exception as error:  # whoever asked holds the reference and gets the error whole; here it only matters which kind it was
+        except Exception as error:  # callers hold the reference and get the error; here only its type matters
             if self._work.holds(work) and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[work.stage.key] = work
         for lookup in self._lookups:
@@ -328,7 +418,7 @@ class BoardActor:
             await self._clear_up(self._submissions.pop(submission_id))
 
     async def _clear_up(self, submission: Submission) -> None:
-        """End what a killed driver has left behind. A sweep that was submitted again meanwhile goes on."""
+        """End what a killed driver left. A sweep that was submitted again meanwhile goes on."""
         await _ended(self._release({submission.id}))
         if not any(other.sweep == submission.sweep for other in self._submissions.values()):
             with suppress(RayError):

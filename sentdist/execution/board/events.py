@@ -1,8 +1,11 @@
-"""Events of stages while they are built, and the line that is printed of each."""
+"""Define events of stages and the line printed for each; keep a log of them for readers."""
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:
     from sentdist.learning.checkpoint import DevScore
     from sentdist.learning.loop import StepReport
     from sentdist.stages.train import TrainSession
+
 
 What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
 
@@ -46,7 +50,7 @@ class StageEvent:
     what: What
     step: int | None = None
     num_steps: int | None = None
-    num_workers: int | None = None  # where it may change
+    num_workers: int | None = None  # if it may change
     loss: float | None = None  # nats, mean over the global batch
     sentences_per_s: float | None = None
     task: str | None = None
@@ -58,17 +62,17 @@ class StageEvent:
 
     @classmethod
     def of(cls, stage: Stage | ActiveStage, what: What, **facts: Unpack[EventFacts]) -> StageEvent:
-        """Something that happens to a stage now."""
+        """Return an event of a stage now."""
         return cls(key=stage.key, kind=stage.kind, label=stage.label, what=what, **facts)
 
     @property
     def line(self) -> str:
-        """The event as a line: stage, what happened."""
+        """Stage and what happened, as a line."""
         return f"{self.kind:<6}  {self.label}  {self.what_happened}"
 
     @property
     def what_happened(self) -> str:
-        """What happened."""
+        """What happened, as a phrase."""
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
         match self.what:
             case "started":
@@ -96,9 +100,9 @@ class StageEvent:
 
 
 def progress_event(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> StageEvent | None:
-    """What is said of an event: of every tenth of a training, every dev score and what is finished; None for most steps.
+    """Return the event to report for every tenth of a training, every dev score and every finished stage; None for other steps.
 
-    Which steps are reported follows from their numbers alone: they are the same in a training that goes on from a checkpoint.
+    The choice depends only on step numbers, so that it is the same after resuming from a checkpoint.
     """
     if isinstance(event, Artifact):
         return StageEvent.of(stage, "finished", seconds=event.record.seconds)
@@ -116,3 +120,35 @@ def progress_event(stage: Stage, session: TrainSession | None, event: StepReport
         return None
     speed = event.num_sentences / event.seconds.total if event.seconds.total else None
     return StageEvent.of(stage, "step", step=step, num_steps=num_steps, loss=event.loss, sentences_per_s=speed)
+
+
+KEPT_EVENTS = 2000
+
+
+class EventLog:
+    """A log of numbered events, whose readers wait for the next one."""
+
+    def __init__(self) -> None:
+        self._kept: deque[StageEvent] = deque(maxlen=KEPT_EVENTS)
+        self._news = asyncio.Condition()
+        self.last_number = 0  # the number of the last event
+
+    async def add(self, event: StageEvent) -> None:
+        """Keep an event and wake the readers."""
+        async with self._news:
+            self._kept.append(event)
+            self.last_number += 1
+            self._news.notify_all()
+
+    async def wake(self) -> None:
+        """Have the readers check `is_over` again."""
+        async with self._news:
+            self._news.notify_all()
+
+    async def after(self, since: int | None, *, is_over: Callable[[], bool]) -> tuple[list[StageEvent], int]:
+        """Wait for events after number `since` (None: from now on), or until it is over; return them and the number of the last one."""
+        since = self.last_number if since is None else since
+        async with self._news:
+            await self._news.wait_for(lambda: self.last_number > since or is_over())
+            num_new = min(self.last_number - since, len(self._kept))
+            return list(self._kept)[len(self._kept) - num_new :], self.last_number

@@ -1,10 +1,10 @@
-"""Worker groups that stay: what a process pays once (libraries, a device, a process group) serves one stage after another.
+"""Assign stages to worker groups, which stay and share one start-up (libraries, device, process group) between several stages.
 
-A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; between two stages it is idle, and an idle group
-is sent away as soon as anything else waits for room: nothing waits for resources that are held by something that waits itself.
+A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; an idle group is sent away as soon as other work
+waits for room, so that no work waits for resources held by a waiting group.
 
-Where groups have devices of unequal speed, a stage waits for a quick one that is busy if it ends sooner there than on a slow one that is
-idle: else the last training of a chain would often begin on the slowest device, and all would wait for it.
+If groups have devices of unequal speed, a stage waits for a fast busy one if it ends sooner there than on a slow idle one: otherwise the
+last training of a chain would often begin on the slowest device, and all would wait for it.
 """
 
 from __future__ import annotations
@@ -16,28 +16,26 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sentdist.execution.board.attempts import GroupLostError
-from sentdist.execution.board.background import BackgroundTasks
-from sentdist.execution.board.speeds import Speeds
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import BackgroundTasks, Submission
+from sentdist.execution.board.watchdog import GroupLostError, Speeds
 from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 from sentdist.store.store import Artifact
 
-LINGER_S = 5.0  # an idle group waits so long for the next stage: that of a trial that follows another comes within a second
-GRACE_S = 0.5  # what comes next is asked for when the last answer has gone round, even where others wait for room
-LOOKS_AGAIN_S = 5.0  # after which a stage that waits for a quick device may take a slow one after all, if the quick one is late
-MARGIN = 1.25  # a stage waits for a busy device only if the idle one would take so many times as long: times are guesses
-CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to let a group go
+LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second
+GRACE_S = 0.5  # an idle group waits this long even if others wait for room: requests follow the last answer
+LOOKS_AGAIN_S = 5.0  # after which a stage that waits for a fast device may take a slow one after all, if the fast one is late
+MARGIN = 1.25  # a stage waits for a busy device only if the idle one would take this many times as long: times are estimates
+CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to end a group
 
 
 class NoGroupError(Exception):
-    """The last group that could have built a stage is gone; it is built without one."""
+    """The last group that could build a stage is gone; it is built without one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """What a group builds. number: of the order within its group, from 1."""
+    """A stage that a group must build. number: of the order within its group, from 1."""
 
     number: int
     stage: Stage
@@ -46,7 +44,7 @@ class Order:
 
 @dataclass(frozen=True, kw_only=True)
 class StartedGroup:
-    """A group as it was started. ended: returns when it has left, raises what ended it. abort: ends it by force."""
+    """A started group. ended: returns when it has left, raises the error that ended it. abort: ends it by force."""
 
     ended: Awaitable[None]
     abort: Callable[[], Awaitable[None]]
@@ -57,7 +55,7 @@ StartGroup = Callable[[str, Demand], StartedGroup]  # with the name of the group
 
 @dataclass(kw_only=True, eq=False)
 class _Waiting:
-    """A stage that waits for a group to take it, then for that group's answer. distance: stages between it and what was asked for."""
+    """A stage that waits for a group, then for the group's answer. distance: stages between it and a requested stage."""
 
     stage: Stage
     submission: Submission
@@ -68,8 +66,7 @@ class _Waiting:
 
 @dataclass(kw_only=True, eq=False)
 class _Group:
-    """A group and what it is doing. device: what its first worker computes on, as that worker says. began_at: when it took its order, by
-    the loop's clock."""
+    """A group and its current work. device: of its first worker. began_at: when it took its order, by the loop's clock."""
 
     name: str
     demand: Demand
@@ -89,7 +86,7 @@ class _Group:
 
     @property
     def number(self) -> int:
-        """The number of the last order; 0 before the first."""
+        """Number of the last order; 0 before the first."""
         return 0 if self.order is None else self.order.number
 
     def give(self, work: _Waiting) -> None:
@@ -98,19 +95,16 @@ class _Group:
         self.tell()
 
     def tell(self) -> None:
-        """Wake whoever waits for news of this group."""
+        """Wake all that wait for news of this group."""
         self.news.set()
         self.news = asyncio.Event()
 
 
 class WorkerGroups:
-    """The groups of a board, and the stages that wait for one: first what has the longest way to go, then what came first.
-
-    Lives in the board's event loop.
-    """
+    """The groups of a board, and the stages that wait for one, longest remaining path first. Lives in the board's event loop."""
 
     def __init__(self, start: StartGroup, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
-        """is_wanted: whether anything that is built without a group waits for room on the cluster."""
+        """is_wanted: whether a stage that is built without a group waits for room on the cluster."""
         self._start, self._is_wanted, self._linger_s = start, is_wanted, linger_s
         self._groups: dict[str, _Group] = {}
         self._line: list[_Waiting] = []
@@ -120,15 +114,15 @@ class WorkerGroups:
         self._background = BackgroundTasks()
 
     def can_build(self, demand: Demand, *, now: bool = False) -> bool:
-        """Whether some group that is there, and idle `now`, could build a stage of this demand."""
+        """Return True if a group (with `now`, an idle one) could build a stage of this demand."""
         return any(_fits(group, demand) and (group.is_idle or not now) for group in self._groups.values())
 
     async def build(self, stage: Stage, submission: Submission, demand: Demand, *, distance: int = 0) -> Artifact:
-        """Have a stage built by an idle group, by a new one if it needs one and may have one more, else by the first that is free.
+        """Build a stage by an idle group, by a new one if it needs one and the limit allows it, else by the first free one.
 
         Raises:
-            NoGroupError: a stage that needs none waited for one, and none is left.
-            Exception: what the stage's body raised, or what ended the group.
+            NoGroupError: a stage that needs no group waited for one, and none is left.
+            Exception: the stage's body raised it, or it ended the group.
         """
         answer: asyncio.Future[Artifact] = asyncio.get_running_loop().create_future()
         work = _Waiting(stage=stage, submission=submission, demand=demand, distance=distance, answer=answer)
@@ -143,10 +137,9 @@ class WorkerGroups:
                 await self._end(group, by_force=True)
 
     async def next_order(self, name: str, after: int, *, is_first: bool, device: str) -> Order | None:
-        """The order after number `after`; None when the group shall leave. device: what the worker computes on.
+        """Wait for the order after number `after`; return None if the group must leave. device: of the worker.
 
-        The first worker of a group sees an order at once. The others see it when that one has begun it: what one process builds does not
-        concern them, and what they do together begins when all are there.
+        The first worker gets an order at once; the others get it when the first one calls them, which it does only for common work.
         """
         if is_first and name in self._groups:
             self._groups[name].is_up, self._groups[name].device = True, device
@@ -158,14 +151,14 @@ class WorkerGroups:
         return None
 
     def begin(self, name: str, number: int) -> None:
-        """The first worker needs the others for this order."""
+        """Give this order to the other workers."""
         group = self._groups.get(name)
         if group is not None and group.number == number:
             group.has_begun = True
             group.tell()
 
     def finish(self, name: str, number: int, answer: Artifact | BaseException) -> None:
-        """What a group made of an order. After an error its processes are not used again."""
+        """Take a group's answer to an order. After an error its processes are not used again."""
         group = self._groups.get(name)
         if group is None or group.work is None or group.number != number:
             return
@@ -183,7 +176,7 @@ class WorkerGroups:
             self._background.start(self._rest(group, number))
 
     async def make_room(self) -> None:
-        """Send the idle groups away; returns when they are gone."""
+        """Send the idle groups away; return when they are gone."""
         await asyncio.gather(*(self._end(group) for group in list(self._groups.values()) if group.is_idle))
 
     async def close(self) -> None:
@@ -191,7 +184,7 @@ class WorkerGroups:
         await asyncio.gather(*(self._end(group, by_force=not group.is_idle) for group in list(self._groups.values())))
 
     def _assign(self) -> None:
-        """Give the stages that wait to groups that are idle; start groups for those that need one."""
+        """Give waiting stages to idle groups; start groups for those that need one."""
         promised_s: defaultdict[str, float] = defaultdict(float)  # group -> seconds of what waits for it though another is idle
         for work in sorted(self._line, key=lambda work: -work.distance):
             idle = [group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)]
@@ -208,7 +201,7 @@ class WorkerGroups:
                 _fail(work, NoGroupError())
 
     def _waits_for_quicker(self, work: _Waiting, idle: _Group, promised_s: defaultdict[str, float]) -> bool:
-        """Whether a busy group with another device will have built a stage sooner than an idle one that begins now."""
+        """Whether a busy group with another device would finish a stage sooner than an idle one."""
         kind = work.stage.kind
         here_s = self._speeds.expected_s(kind, idle.device)
         busy = [
@@ -227,7 +220,7 @@ class WorkerGroups:
         return True
 
     def _left_s(self, group: _Group) -> float:
-        """Seconds until a busy group is idle: what is left of the usual time; of one that is late, as much again as it is late."""
+        """Seconds until a busy group is idle: the rest of the usual time; if it is late, as much again as it is late."""
         if group.work is None or group.began_at is None:
             return 0.0
         passed_s = _now() - group.began_at
@@ -239,7 +232,7 @@ class WorkerGroups:
         self._assign()
 
     def _started(self, work: _Waiting) -> _Group | None:
-        """A new group if the submission may have one more; idle groups, which are of no use to this stage, make room for it."""
+        """Start a new group if the submission may have one more; idle groups, which cannot build this stage, make room for it."""
         for idle in [group for group in self._groups.values() if group.is_idle]:
             self._background.start(self._end(idle))
         if len(self._groups) >= work.submission.trainings_at_once:
@@ -251,7 +244,7 @@ class WorkerGroups:
         return group
 
     async def _rest(self, group: _Group, number: int) -> None:
-        """What becomes of a group that has built something and is given nothing more."""
+        """Send a group away if it gets no further order in time."""
         await asyncio.sleep(GRACE_S)
         if not self._is_wanted():
             await asyncio.sleep(self._linger_s)
@@ -261,7 +254,7 @@ class WorkerGroups:
             await self._end(group)
 
     async def _watch(self, group: _Group) -> None:
-        """Take out a group that has ended, and tell whoever waits for its work."""
+        """Remove a group that has ended, and fail the work that waits for it."""
         error: BaseException = GroupLostError(RuntimeError(f"{group.name} left before its work was done"))
         try:
             await group.started.ended
@@ -275,10 +268,10 @@ class WorkerGroups:
         self._assign()
 
     async def _end(self, group: _Group, *, by_force: bool = False) -> None:
-        """Have a group leave; one that does not, or `by_force`, is ended.
+        """Let a group leave; abort it with `by_force` or if it does not leave.
 
-        One that is still starting leaves as soon as it is up. Ended before, Ray Train would keep what it has reserved: nothing gives back
-        the placement group of a controller that dies while it starts its workers.
+        A group that is still starting leaves as soon as it is up: Ray does not free the placement group of a controller that dies while
+        it starts its workers.
         """
         group.is_leaving = True
         group.tell()
@@ -298,7 +291,7 @@ def _now() -> float:
 
 
 def _fits(group: _Group, demand: Demand) -> bool:
-    """A group builds trainings of its own shape, and work for one worker if its workers are large enough."""
+    """A group builds trainings with its demand, and work for one worker if its workers are large enough."""
     if group.is_leaving or (demand.is_alone and group.demand.workers > 1):
         return False
     if demand.way == "group":

@@ -1,1 +1,1 @@
-"""The cluster itself: which one, whether it answers, what it is like at this moment."""
+"""Choose, check and join a Ray cluster; describe its nodes."""

@@ -1,48 +1,59 @@
-"""Which Ray cluster a command talks to, and whether that cluster answers; decided and asked before Ray itself tries for minutes."""
+"""Choose the Ray cluster of a command, check that it answers (within seconds; Ray would try for minutes), or start a private one."""
 
 from __future__ import annotations
 
+import logging
 import os
 import re
+import secrets
+import shutil
 import socket
-from collections.abc import Iterable
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from sentdist.errors import ResourceError
+from sentdist.machine import environment_with
+from sentdist.store.local_storage import maker_of, scratch_name
 
 TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
-ANSWER_S = 10.0  # for the answer of a head that is there and busy
-PRIVATE = "sd-own-"  # how folders of clusters begin that one command has for itself: no other can work there
-START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or take `sentdist run --local`."
+ANSWER_S = 10.0  # for the answer of a busy head
+PRIVATE = "sd-own-"  # prefix of the folders of private clusters, each used by one command only
+START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or use `sentdist run --local`."
 
 HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class LocalNode:
-    """A Ray node that runs on this machine; address: that of its cluster's head, host:port. is_private: of a cluster that a command has for
-    itself."""
+    """A Ray node that runs on this machine."""
 
-    address: str
+    address: str  # host:port of its cluster's head
     node_id: str
-    is_private: bool = False
+    is_private: bool = False  # True for a cluster that one command started for itself
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChosenHead:
-    """The head that a command uses, host:port, and why that one, in words."""
+    """The head that a command uses, host:port, and the reason for the choice, as a phrase."""
 
     address: str
     because: str
 
 
 def choose(named: str | None, local: Iterable[LocalNode]) -> ChosenHead:
-    """The cluster that RAY_ADDRESS names; without it the only one that the user runs on this machine. Nothing is guessed.
+    """Choose the cluster that RAY_ADDRESS names, or else the only one that the user runs on this machine.
+
+    Args:
+        named: value of RAY_ADDRESS.
+        local: the user's nodes on this machine.
 
     Raises:
-        ResourceError: the name is no address of a head, or there is no cluster, or there are several.
+        ResourceError: the value is not the address of a head, or there is no cluster, or there are several.
     """
     if named and named != "auto":
         return ChosenHead(address=_head(named), because="named by RAY_ADDRESS")
@@ -71,14 +82,13 @@ def _head(named: str) -> str:
             where="RAY_ADDRESS",
             found=named,
             expected="HOST:PORT of a cluster's head, such as 127.0.0.1:6379",
-            remedy="The dashboard's address belongs into RAY_API_SERVER_ADDRESS." if "/" in named else "Correct it.",
+            remedy="Use RAY_API_SERVER_ADDRESS for the dashboard's address." if "/" in named else "Correct it.",
         )
     return named
 
 
 def local_nodes() -> list[LocalNode]:
-    """The user's own Ray nodes on this machine. Those of other users, and of containers with a network of their own,
-    are not theirs to use."""
+    """Return the user's Ray nodes on this machine, without those of other users and of containers with a separate network."""
     import psutil
 
     found = []
@@ -102,9 +112,9 @@ def _shares_our_network(pid: int) -> bool:
 
 
 def token() -> str | None:
-    """What Ray will show: RAY_AUTH_TOKEN, else the file that RAY_AUTH_TOKEN_PATH names, else ~/.ray/auth_token; None if there is none."""
-    if said := os.environ.get("RAY_AUTH_TOKEN"):
-        return said.strip()
+    """Return the token that Ray sends: RAY_AUTH_TOKEN, else the file RAY_AUTH_TOKEN_PATH, else ~/.ray/auth_token; None if there is none."""
+    if value := os.environ.get("RAY_AUTH_TOKEN"):
+        return value.strip()
     try:
         return _token_file().read_text().strip() or None
     except (OSError, UnicodeDecodeError):
@@ -116,7 +126,7 @@ def _token_file() -> Path:
 
 
 def takes_connections(address: str) -> bool:
-    """Whether anything listens at host:port; within `TCP_S`."""
+    """Return True if a server listens at host:port; takes at most `TCP_S`."""
     host, _, port = address.rpartition(":")
     try:
         with socket.create_connection((host.strip("[]"), int(port)), timeout=TCP_S):
@@ -126,20 +136,20 @@ def takes_connections(address: str) -> bool:
 
 
 def ask(address: str) -> HeadAnswer:
-    """Whether a head answers there, takes our token and has a node on this machine, which a driver needs; within `TCP_S` + `ANSWER_S`.
+    """Check that a head answers, takes our token and has a node on this machine, as a driver needs; takes at most `TCP_S` + `ANSWER_S`.
 
     Raises:
         ResourceError: RAY_USE_TLS is set, and a certificate cannot be read.
     """
     if not takes_connections(address):
         return "nothing"
-    said = token() if os.environ.get("RAY_AUTH_MODE") == "token" else None
-    if said is None and os.environ.get("RAY_AUTH_MODE") == "token":
+    secret = token() if os.environ.get("RAY_AUTH_MODE") == "token" else None
+    if secret is None and os.environ.get("RAY_AUTH_MODE") == "token":
         return "no token"
-    return _ask_head(address, said)
+    return _ask_head(address, secret)
 
 
-def _ask_head(address: str, said: str | None) -> HeadAnswer:
+def _ask_head(address: str, secret: str | None) -> HeadAnswer:
     import grpc
     from ray.core.generated import gcs_pb2, gcs_service_pb2, gcs_service_pb2_grpc
 
@@ -147,17 +157,17 @@ def _ask_head(address: str, said: str | None) -> HeadAnswer:
         stub = gcs_service_pb2_grpc.NodeInfoGcsServiceStub(channel)
         alive = gcs_service_pb2.GetAllNodeInfoRequest(state_filter=gcs_pb2.GcsNodeInfo.ALIVE)  # type: ignore[attr-defined]
         try:
-            reply = stub.GetAllNodeInfo(alive, timeout=ANSWER_S, metadata=(("authorization", f"Bearer {said}"),) if said else ())
+            reply = stub.GetAllNodeInfo(alive, timeout=ANSWER_S, metadata=(("authorization", f"Bearer {secret}"),) if secret else ())
         except grpc.RpcError as error:
             return "refused" if error.code() is grpc.StatusCode.UNAUTHENTICATED else "foreign"
     from ray._private.services import find_node_ids
 
-    here = find_node_ids()  # of every user: a driver may use a node that somebody else started, if it has the token
+    here = find_node_ids()  # of every user: a driver with the token may use a node that another user started
     return "good" if any(node.node_id.hex() in here for node in reply.node_info_list) else "no node here"
 
 
 def _channel(address: str):  # type: ignore[no-untyped-def]
-    """As Ray's own clients connect, without a proxy; grpc has no types."""
+    """Connect as Ray's clients do, without a proxy; grpc has no types."""
     import grpc
 
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 512 * 2**20)]
@@ -175,14 +185,14 @@ def _certificate(variable: str) -> bytes:
         raise ResourceError(
             where=variable,
             found=f"{path} ({error.strerror})" if path else "nothing",
-            expected="a file of a certificate or its key, since RAY_USE_TLS is set",
+            expected="a certificate or key file, since RAY_USE_TLS is set",
             remedy="Set it as on the hosts of the cluster (cluster/README.md, TLS between hosts), or unset RAY_USE_TLS "
-            "for one without TLS.",
+            "for a cluster without TLS.",
         ) from None
 
 
 def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
-    """What to tell when a cluster does not answer as it must; None if it does."""
+    """Return the error for a head's answer; None if it is good."""
     where = f"Ray cluster at {chosen.address} ({chosen.because})"
     mode = os.environ.get("RAY_AUTH_MODE")
     match answer:
@@ -197,16 +207,62 @@ def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
             source = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else _token_file()
             found, expected = f"a token that it refuses (that of {source})", "the token that it was started with"
             remedy = (
-                "This may be somebody else's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its "
-                "token file, and no RAY_AUTH_TOKEN."
+                "This may be another user's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its "
+                "token file, and unset RAY_AUTH_TOKEN."
             )
         case "refused":
             found, expected = f"RAY_AUTH_MODE={mode}, and it wants a token", "RAY_AUTH_MODE=token"
             remedy = "Run `source .sentdist/env`, or export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
         case "foreign":
-            found, expected = "something that does not answer as a Ray head", "a Ray head, with TLS on both sides or on none"
+            found, expected = "a server that does not answer as a Ray head", "a Ray head, with TLS on both sides or on none"
             remedy = "Correct RAY_ADDRESS (the head's port, 6379 by default, not the dashboard's) and RAY_USE_TLS."
         case "no node here":
             found, expected = "that none of its nodes runs on this machine", "a command on one of its hosts"
             remedy = "Submit it as a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE."
     return ResourceError(where=where, found=found, expected=expected, remedy=remedy)
+
+
+PLACE = "/tmp"  # short: paths of sockets may have 107 characters
+_token: dict[str, str] = {}
+
+
+@contextmanager
+def own_cluster(*, cpus: int, gpus: int = 0) -> Iterator[None]:
+    """Start a private Ray cluster without a dashboard, connect to it, and end it with the context; first remove folders of killed ones.
+
+    Its token is known only to this process and its children. If Ray is already imported, the token mode that it read from the
+    environment stays in force.
+    """
+    if "ray" not in sys.modules:
+        _token.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32))
+    _remove_left(Path(PLACE))
+    with (
+        # Workers outlive Ray by a moment, and may write there while it is removed.
+        tempfile.TemporaryDirectory(prefix=PRIVATE, dir=PLACE, ignore_cleanup_errors=True) as folder,
+        environment_with(_token),
+    ):
+        (Path(folder) / scratch_name("cluster")).touch()
+        import ray
+
+        ray.init(
+            address="local", num_cpus=cpus, num_gpus=gpus, include_dashboard=False, _temp_dir=folder, logging_level=logging.ERROR,
+            log_to_driver=False,
+        )  # fmt: skip
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+def _remove_left(parent: Path) -> None:
+    """Remove the user's folders whose process is dead, by the name of a file in them (the folder's name must be short)."""
+    for folder in parent.glob(f"{PRIVATE}*"):
+        with suppress(OSError):
+            is_own = folder.lstat().st_uid == os.getuid() and not folder.is_symlink()
+            if is_own and any(maker_of(path.name) == "dead" for path in folder.iterdir()):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+NAMESPACE = "sentdist"
+HEAD_RESOURCE = "node:__internal_head__"  # which Ray gives the head only
+HEAD = {HEAD_RESOURCE: 0.001}  # reserved by an actor that must live as long as the cluster

@@ -1,1 +1,1 @@
-"""Work in parts over workers that are taken one by one: shards, embeddings, search."""
+"""Distribute parts of a job (shards, embeddings, search) over a pool of workers."""

@@ -1,4 +1,4 @@
-"""Encoding a file over the workers of a cluster: batches go out as they are read, embeddings are written in the order of the file."""
+"""Encode a file over the workers of a cluster, batch by batch, in the order of the file."""
 
 from __future__ import annotations
 
@@ -11,25 +11,24 @@ import numpy as np
 from sentdist.data.texts import TextColumns, Texts
 from sentdist.execution.demand import pool_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part, with_cluster_devices
-from sentdist.inference.encode_file import SENTENCES_AT_ONCE
-from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.unknown_words import UnknownWords
-from sentdist.plan.runtime import Runtime
+from sentdist.inference.nearest import SameEncoder
+from sentdist.inference.ready_encoder import SENTENCES_AT_ONCE, LoadedEncoder
+from sentdist.learning.encoder.tokens import UnknownWords
+from sentdist.plan.sections import Runtime
 
 AHEAD_PER_WORKER = 2  # 16,384 sentences of width 768 are 50 MB
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodedPart:
-    """What a worker makes of some sentences. unknown: those of them without a word that is known."""
+    """Embeddings of some sentences. unknown: the sentences without a known word."""
 
     embeddings: np.ndarray
     unknown: UnknownWords
 
 
 class FileEncoder:
-    """A worker: loads the encoder once, then embeds one part of the sentences after the other."""
+    """A worker: loads the encoder once, then embeds parts of the sentences."""
 
     def __init__(self, encoder: SameEncoder, runtime: Runtime) -> None:
         self._encoder, self._runtime = encoder, runtime
@@ -43,7 +42,7 @@ class FileEncoder:
         return self._encoder.load("cuda" if self._runtime.gpus_per_worker else "cpu")
 
     def work(self, part: tuple[int, list[str]]) -> EncodedPart:
-        """The embeddings of the sentences of a part, which has a number."""
+        """Embed the sentences of a numbered part."""
         _, sentences = part
         embeddings, unknown = self._loaded.embed(sentences), self._loaded.unknown.taken()
         return EncodedPart(embeddings=embeddings, unknown=unknown)
@@ -51,7 +50,7 @@ class FileEncoder:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerEncoding:
-    """How a file is encoded on a cluster. devices: for people, over how many workers, on what, what lies idle and why."""
+    """Encodes a file on a cluster. devices: a line on workers, devices and idle GPUs."""
 
     loaded: LoadedEncoder
     runtime: Runtime
@@ -59,22 +58,23 @@ class WorkerEncoding:
 
     @classmethod
     def on_cluster(cls, loaded: LoadedEncoder, runtime: Runtime) -> WorkerEncoding:
-        """Encode on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names. loaded: the encoder, which all nodes must see
-        under the name that its use has.
+        """Encode on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
+
+        Args:
+            loaded: the encoder, which all nodes must see under the same name.
 
         Raises:
-            ResourceError: no cluster, or one that cannot hold so many workers.
+            ResourceError: no cluster, or too few resources.
         """
         decided, devices = with_cluster_devices(runtime)
         return cls(loaded=loaded, runtime=decided, devices=devices)
 
     def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
-        """Each batch of a file with its embeddings, in the order of the file. What comes before its turn waits in memory: at most
-        AHEAD_PER_WORKER batches for each worker, however slow one of them is.
+        """Yield each batch of a file with its embeddings, in the order of the file. AHEAD_PER_WORKER batches a worker may wait in memory.
 
         Raises:
-            ResourceError: a batch lost its worker again and again.
-            SentdistError: what a worker raised, as it raised it.
+            ResourceError: a batch lost its worker repeatedly.
+            SentdistError: a worker raised it.
         """
         size = SENTENCES_AT_ONCE if texts.num_rows is None else min(SENTENCES_AT_ONCE, rows_per_part(texts.num_rows, self.runtime))
         read: dict[int, TextColumns] = {}

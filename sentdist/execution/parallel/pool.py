@@ -1,4 +1,4 @@
-"""How parts of a work go over workers that are taken one by one, as a cluster has room for them."""
+"""Distribute parts of a job over a pool of workers, which start one by one as the cluster has room."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import ResourceError
-from sentdist.execution.capacity import capacity, with_devices
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.growth import cluster_growth
-from sentdist.execution.cluster.ray_errors import on_node, reason
-from sentdist.execution.demand import Demand
-from sentdist.execution.device_lines import workers_line
-from sentdist.execution.gpu_types import with_gpu_type
-from sentdist.plan.runtime import Runtime
+from sentdist.execution.capacity import capacity, with_devices, with_gpu_type
+from sentdist.execution.cluster.connection import connect, on_node, reason
+from sentdist.execution.cluster.nodes import cluster_growth
+from sentdist.execution.demand import Demand, workers_line
+from sentdist.plan.sections import Runtime
 
 PARTS_PER_WORKER = 4  # so that the workers end at about the same time
-MIN_ROWS_PER_PART = 512  # fewer are made faster than they are handed out
-LOSSES_PER_PART = 3  # how often a part may lose its process or node; then it is probably the part itself that kills them
+MIN_ROWS_PER_PART = 512  # fewer are computed faster than they are sent
+LOSSES_PER_PART = 3  # how often a part may lose its process or node; after more losses the part itself is probably the cause
 
 
 TaskPart = TypeVar("TaskPart")
@@ -33,25 +30,24 @@ AnswerOut = TypeVar("AnswerOut", covariant=True)
 
 
 class PoolWorker(Protocol[PartIn, AnswerOut]):
-    """A worker: made in a process of its own, then given one part after another. It loads what it needs with the first part."""
+    """A worker in a separate process, which gets one part after another. It loads what it needs with the first part."""
 
     def work(self, part: PartIn) -> AnswerOut:
-        """Do one part; done twice (its first process was lost too late), it gives the same."""
+        """Do one part; a second call (after a late loss of the first process) returns the same."""
         ...
 
 
 def rows_per_part(num_rows: int, runtime: Runtime) -> int:
-    """Rows of a part: few enough that all workers have several, at most those of a shard."""
+    """Return the rows of a part: few enough that all workers get several parts, at most those of a shard."""
     wanted = -(-num_rows // (runtime.most_workers * PARTS_PER_WORKER))
     return min(runtime.rows_per_shard, max(wanted, MIN_ROWS_PER_PART))
 
 
 def with_cluster_devices(runtime: Runtime) -> tuple[Runtime, str]:
-    """The runtime with its device decided on the cluster that RAY_ADDRESS names, and for people over how many workers, on what, what lies
-    idle and why.
+    """Connect to the cluster that RAY_ADDRESS names; return the runtime with its device, and a line on workers, devices and idle GPUs.
 
     Raises:
-        ResourceError: no cluster, or one that cannot hold so many workers.
+        ResourceError: no cluster, or too few resources.
     """
     connect()
     nodes = with_gpu_type(cluster_growth().nodes, runtime)
@@ -69,20 +65,21 @@ def over_workers(
     where: str,
     ahead_per_worker: float = math.inf,
 ) -> Iterator[tuple[TaskPart, Answer]]:
-    """Each part with what a worker made of it, as it comes; parts are drawn as workers become free.
+    """Yield each part with a worker's answer, in the order of the answers; draw parts as workers become free.
 
-    No worker waits for another: it begins when there is room for it and gets parts only once it lives, so that one worker can do
-    all of them; it holds its CPUs while it works, and goes when no part is left. Whoever calls this must reserve nothing, or it would hold
-    what its own workers wait for. A part whose process or node is lost goes to another worker.
+    No worker waits for another: each begins when there is room and gets parts once it runs, so that one worker can do all parts; it
+    holds its CPUs until no part is left. The caller must reserve nothing, or its workers would wait for what it holds. A part whose
+    process or node is lost goes to another worker.
 
-    where: what is being made, for people. ahead_per_worker: at least 1; so many parts for each worker are drawn, at most, from the oldest
-    that is missing on: fewer answers come before their turn, for who must take them in the order of the parts. A worker that finds nothing
-    to do then does the oldest one, too, and the first answer counts: a slow worker delays the others by no more than a part, once for each
-    that it is given.
+    Args:
+        where: name of the job, for messages.
+        ahead_per_worker: at least 1; how many parts for each worker may be drawn from the oldest missing one on, for a caller that needs
+            the order of the parts. A worker without a new part then does the oldest one too, and the first answer counts: a slow
+            worker delays the others by at most one part, once for each part that it gets.
 
     Raises:
-        ResourceError: a part lost its worker again and again.
-        Exception: what a worker raised, as it raised it.
+        ResourceError: a part lost its worker repeatedly.
+        Exception: a worker raised it.
     """
     pool: _Pool[TaskPart, Answer] = _Pool(worker, arguments, parts, demand=demand, where=where, most_open=ahead_per_worker * demand.workers)
     try:
@@ -93,7 +90,7 @@ def over_workers(
 
 @dataclass(kw_only=True, eq=False)
 class _Task(Generic[TaskPart]):
-    """A part, how many workers it has lost, and how many are doing it."""
+    """A part, how many workers it has lost, and how many work on it."""
 
     number: int
     part: TaskPart
@@ -112,16 +109,16 @@ class _Pool(Generic[TaskPart, Answer]):
         where: str,
         most_open: float,
     ) -> None:
-        """most_open: parts from the oldest that is missing to the last that was drawn."""
+        """most_open: largest number of parts from the oldest missing one to the last drawn one."""
         self._worker: Any = ray.remote(worker).options(**demand.options)
         self._arguments, self._where, self._most_open = arguments, where, most_open
         self._left = enumerate(parts)
         self._num_drawn, self._is_drawn_out = 0, False
         self._missing: dict[int, _Task[TaskPart]] = {}  # drawn and not answered, the oldest first
-        self._tasks: deque[_Task[TaskPart]] = deque()  # of these, those that nobody is doing
+        self._tasks: deque[_Task[TaskPart]] = deque()  # of these, those without a worker
         self._coming: dict[ray.ObjectRef, Any] = {}  # the answer that a worker is up -> the worker
         self._working: dict[ray.ObjectRef, tuple[Any, _Task[TaskPart]]] = {}
-        self._free: deque[Any] = deque()  # workers that live and do nothing
+        self._free: deque[Any] = deque()  # idle workers
         self._num_stillborn = 0  # workers in a row that died before their first part
         for _ in range(demand.workers):
             self._draw()
@@ -129,7 +126,7 @@ class _Pool(Generic[TaskPart, Answer]):
     def answers(self) -> Iterator[tuple[TaskPart, Answer]]:
         for _ in range(len(self._tasks)):
             self._start()
-        while self._missing:  # who is still at work then does what another has done
+        while self._missing:  # workers that are still busy afterwards repeat parts that are done
             (ready,), _ = ray.wait([*self._coming, *self._working], num_returns=1)
             if ready in self._coming:
                 self._welcome(ready)
@@ -187,7 +184,7 @@ class _Pool(Generic[TaskPart, Answer]):
             yield task.part, answer
 
     def _serve(self) -> None:
-        """Give the workers that are free what there is to do. When no part is left, end them, and those that are still to come."""
+        """Give free workers parts. When no part is left, end them, and those that are starting."""
         while self._free and (task := self._next_task()) is not None:
             worker = self._free.popleft()
             task.num_working += 1
@@ -199,7 +196,7 @@ class _Pool(Generic[TaskPart, Answer]):
             self._free.clear()
 
     def _next_task(self) -> _Task[TaskPart] | None:
-        """What a free worker does. One that must wait for the oldest missing part does that, too: whoever has it may be slow."""
+        """The next part for a free worker. If it must wait for the oldest missing part, it does that too: its worker may be slow."""
         if not self._tasks:
             self._draw()
         if self._tasks:
@@ -208,7 +205,7 @@ class _Pool(Generic[TaskPart, Answer]):
         return oldest if oldest is not None and not self._is_drawn_out and oldest.num_working == 1 else None
 
     def _draw(self) -> None:
-        """One part more, if there is one and it is not too far ahead."""
+        """Draw one more part, if there is one and it is not too far ahead."""
         if self._is_drawn_out or self._num_drawn - next(iter(self._missing), self._num_drawn) >= self._most_open:
             return
         drawn = next(self._left, None)
@@ -225,5 +222,5 @@ class _Pool(Generic[TaskPart, Answer]):
             where=self._where,
             found=f"{found} ({reason(error)})",
             expected="processes and nodes that live until a part is done",
-            remedy="Look at `ray status` and at the nodes' memory; what is finished is kept.",
+            remedy="Check `ray status` and the nodes' memory; what is finished is kept.",
         )

@@ -1,4 +1,4 @@
-"""Building a stage in shards over many workers: shards go from the workers to the store, none of them through the driver's memory whole."""
+"""Build a stage in shards over many workers, without the whole stage in any driver's memory."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 
-from sentdist.execution.board.heartbeats import Heartbeats, HeartbeatSink
+from sentdist.execution.board.diagnosis import Heartbeats, HeartbeatSink
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.pool import over_workers, rows_per_part
 from sentdist.execution.reserved import use_reserved
 from sentdist.plan.stages import Tokens
-from sentdist.stages.context import Context
+from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.inputs_in_use import InUse, check_inputs, inputs_watched
-from sentdist.stages.ranks import Ranks
 from sentdist.stages.sharded import (
     SHARDS,
     Sharded,
@@ -30,14 +28,15 @@ from sentdist.stages.sharded import (
     staged_shards,
     write_shard,
 )
+from sentdist.stages.train_setup import Ranks
 from sentdist.store.store import Artifact
 
 
 class ShardMaker:
-    """A worker: loads what the stage needs once, then makes one shard after the other."""
+    """A worker: loads what the stage needs once, then makes shards."""
 
     def __init__(self, stage: Sharded, context: Context, rows_per_shard: int, folder: Path | None, sink: HeartbeatSink | None) -> None:
-        """folder: where all workers can write shards to; None where they cannot, then they hand them back. sink: takes their heartbeats."""
+        """folder: shared folder for the shards; None if there is none: `work` then returns them. sink: takes heartbeats."""
         self._stage, self._context, self._sink = stage, context, sink
         self._rows_per_shard, self._folder = rows_per_shard, folder
         self._inputs: InUse = {}
@@ -48,7 +47,7 @@ class ShardMaker:
         return worker_body(self._stage, self._context)
 
     def work(self, shard: int) -> bytes:
-        """Make a shard; its content, or nothing if it was written.
+        """Make a shard; return its content, or nothing if it was written to the shared folder.
 
         Raises:
             ArtifactLost: an input was changed since this worker began to read it.
@@ -59,16 +58,16 @@ class ShardMaker:
                 write_shard(self._body, shard, self._rows_per_shard, self._folder)
             else:
                 self._body.write(shard_rows(shard, self._body.num_rows, self._rows_per_shard), buffer)
-            check_inputs()  # nobody else sees this machine's copies, and an encoder is opened here alone
+            check_inputs()  # this machine's copies, and an encoder, are seen here only
             return buffer.getvalue()
 
 
 def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink | None = None) -> Artifact:
-    """Make every shard of a stage, on up to `runtime.workers` workers, and commit the artifact. The caller reserves nothing.
+    """Make every shard of a stage on up to `runtime.workers` workers, and commit the artifact. The caller must reserve nothing.
 
     Raises:
-        ResourceError: a shard lost its worker again and again.
-        SentdistError: what a worker raised, as it raised it.
+        ResourceError: a shard lost its worker repeatedly.
+        SentdistError: a worker raised it.
     """
     started = time.perf_counter()
     body = body_of(stage, context)
@@ -76,7 +75,7 @@ def build_over_workers(stage: Sharded, context: Context, *, sink: HeartbeatSink 
     shards = range(num_shards(body.num_rows, per_shard))
     with staged_shards(context.store) as folder:
         maker = (stage, context, per_shard, folder if context.store.is_shared else None, sink)
-        # Only numbers of shards travel to the workers: they map the corpus from the store.
+        # Workers get only numbers of shards: they map the corpus from the store.
         for shard, content in over_workers(ShardMaker, maker, shards, demand=stage_demand(stage, context.runtime), where=stage.label):
             if content:
                 (folder / shard_name(shard, body)).write_bytes(content)
@@ -95,13 +94,16 @@ def build_over_ranks(
     make_body: Callable[[], ShardedBody],
     sink: HeartbeatSink | None = None,
 ) -> Artifact | None:
-    """Make every shard of a stage on the workers of a group that is there, each its share; the first one commits the artifact.
+    """Make every shard of a stage on the ranks of a running group, each its share; the first rank commits the artifact and returns it.
 
-    Where the workers share no folder the first one makes all: shards of any size may have to pass through no memory but its own.
-    make_body: the stage's body, as each worker has it. sink: takes heartbeats, where nobody else sends them.
+    Without a shared folder the first rank makes all shards, so that they need not pass through other memory.
+
+    Args:
+        make_body: returns the stage's body on a rank.
+        sink: takes heartbeats, if the caller does not send them.
 
     Raises:
-        SentdistError: what one of them raised, on all of them.
+        SentdistError: one rank raised it; all ranks raise it.
     """
     started = time.perf_counter()
     with ExitStack() as stack:
@@ -118,10 +120,10 @@ def build_over_ranks(
 
 
 def _own_rounds(num: int, ranks: Ranks, *, is_shared: bool) -> list[int | None]:
-    """The shard that one of the workers makes in each round, None where it only waits for the others.
+    """The shard that this rank makes in each round, None if it only waits for the others.
 
-    They meet after each round: whoever waits for another longer than the process group allows (half an hour) is lost, and so is what was
-    made. is_shared: whether all can write to the first one's folder.
+    Ranks meet after each round: one that waits longer than the process group's timeout (half an hour) fails, and the stage with it.
+    is_shared: whether all ranks can write to the first rank's folder.
     """
     if not is_shared:
         return [shard if ranks.is_first else None for shard in range(num)]
@@ -130,14 +132,14 @@ def _own_rounds(num: int, ranks: Ranks, *, is_shared: bool) -> list[int | None]:
 
 
 def worker_body(stage: Sharded, context: Context) -> ShardedBody:
-    """The body of a stage on a worker, which computes on what is reserved for it and on nothing else."""
+    """Return the body of a stage on a worker, limited to its reserved CPUs and GPU share."""
     use_reserved(stage_demand(stage, context.runtime))
     return body_of(stage, context)
 
 
 @contextmanager
 def _making(shard: int, stage: Sharded | Tokens, context: Context, sink: HeartbeatSink | None) -> Iterator[None]:
-    """While a worker makes a shard: send its heartbeats, and explain the error of a GPU that is full."""
+    """Send heartbeats while a shard is made, and explain errors of a full GPU."""
     beats = nullcontext() if sink is None else Heartbeats(stage, sink, worker=f"shard {shard}")
     with beats, explain_full_gpu(stage, context):
         yield

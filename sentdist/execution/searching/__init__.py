@@ -1,1 +1,1 @@
-"""Runs a search: who suggests, what is decided, where trials run."""
+"""Run a search: suggest trials, prune, stop within a budget, in this process or on a cluster."""

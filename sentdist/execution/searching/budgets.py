@@ -1,31 +1,162 @@
-"""What a search's budget has room for: one trial at least, and the finalists with as many seeds as fit."""
+"""Check a search's budget, count what it has spent, forecast trials, and choose the seeds of finalists that fit."""
 
 from __future__ import annotations
 
+import calendar
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass
 from functools import cached_property
 
 from sentdist.errors import RecipeError, counted, duration
-from sentdist.execution.searching.prices import Forecasts
 from sentdist.plan.search import Budget
 from sentdist.plan.stage import Stage, longest_path, topological
+from sentdist.plan.stages import STAGES, Rung, Train
 from sentdist.plan.suggestions import PlannedSearch
+from sentdist.store.garbage import likely_speed, seconds_beside_steps, speed_of
+from sentdist.store.record import Record
 from sentdist.store.searches import FinalistsChosen
+from sentdist.store.store import ArtifactStore
 
-MOST_KEPT = 0.5  # of the hours of a budget: that the finalists may be waited for while trials run
-FIRST_ROOM = 2.0  # times what a trial takes by forecast: that is left for the first to come to its end, before anything is kept
-FIRST_MORE = 0.5  # of the hours of a budget: for the first trial beyond them, once it has reached a rung
+
+@dataclass(frozen=True, kw_only=True)
+class Spending:
+    """Seconds of work, sentences trained on, and keys of the stages that they were spent on."""
+
+    seconds: float = 0.0
+    sentences: int = 0
+    stages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreBefore:
+    """Stages in a store before a search. since: when an earlier submission began it, by the driver's clock; None for this submission.
+    Younger stages were built for the search. Hosts' clocks differ, so they are used for nothing else."""
+
+    places: frozenset[str]  # places of the stages when this submission began
+    since: float | None
+
+    @classmethod
+    def read(cls, store: ArtifactStore, *, since: float | None) -> StoreBefore:
+        """List the stages of the store.
+
+        Raises:
+            StoreError: the store cannot be read.
+        """
+        return cls(places=frozenset(f"{kind}/{name}" for kind in STAGES for name in store.files.folder_names(kind)), since=since)
+
+    def had(self, record: Record) -> bool:
+        """Return True if the store had it before the search, which then does not pay for it."""
+        return record.place in self.places and (self.since is None or _created(record) < int(self.since))
+
+
+def spent_on(stage: Train | Rung, store: ArtifactStore, *, earlier: StoreBefore, known: Set[str]) -> Spending:
+    """Return what a search spent on a training until a share. known: keys of stages that other trials have paid for."""
+    found = Spending()
+    asked = [needed for needed in topological((stage,)) if needed.key not in known and needed.purpose != "scores"]
+    artifacts = store.get_all(asked)
+    for needed in asked:
+        artifact = artifacts.get(needed.key)
+        if artifact is None or earlier.had(artifact.record):
+            continue
+        record = artifact.record
+        seconds = record.seconds - ((record.number("seconds_before") or 0.0) if isinstance(needed, Train) else 0.0)
+        sentences = 0
+        if isinstance(needed, Train | Rung):
+            train = needed.whole
+            step = int(record.number("step" if isinstance(needed, Rung) else "num_steps") or 0)
+            sentences = step * train.sentences_per_step - int(record.number("sentences_before") or 0)
+        found = Spending(
+            seconds=round(found.seconds + max(0.0, seconds), 3),
+            sentences=found.sentences + max(0, sentences),
+            stages=(*found.stages, needed.key),
+        )
+    return found
+
+
+class Forecasts:
+    """Forecasts of trainings at the speed of earlier ones, without stages in the store.
+
+    Speeds are looked up once, unknown ones again after `something_was_built`: a look-up in a bucket is a request for each kind, and the
+    rest of a budget is computed at each step.
+    """
+
+    def __init__(self, planned: PlannedSearch, store: ArtifactStore) -> None:
+        self._rows = planned.rows
+        self._store = store
+        self._speeds: dict[str, float | None] = {}
+        self._beside: float | None = None  # looked up once a speed is known, which finished trainings give
+
+    def seconds(self, train: Train) -> float | None:
+        """Return the seconds of a whole training and its inputs that the store lacks, one after another; None while no speed is known."""
+        return self.whole_seconds(stage for stage in self._missing(train) if stage.purpose == "training")
+
+    def sentences(self, train: Train) -> int:
+        """Return the most sentences that it and the entropy encoders that the store lacks would train on."""
+        return sum(stage.num_sentences(self._rows) for stage in self._missing(train) if isinstance(stage, Train))
+
+    def whole_sentences(self, stage: Stage) -> int:
+        """Return the sentences that a stage trains on or encodes."""
+        return stage.num_sentences(self._rows)
+
+    def whole_seconds(self, stages: Iterable[Stage]) -> float | None:
+        """Return the seconds of stages, one after another, as if none were in the store; None while no speed is known.
+
+        Each includes the time of a training besides its steps, which is most of it with few rows.
+        """
+        total = 0.0
+        for stage in stages:
+            if stage.speed_of is None or not (sentences := stage.num_sentences(self._rows)):
+                continue
+            speed = likely_speed(type(stage), self._speed)
+            if speed is None:
+                return None
+            total += sentences / speed + self._beside_steps
+        return total
+
+    @property
+    def _beside_steps(self) -> float:
+        if self._beside is None:
+            self._beside = seconds_beside_steps(self._store) or 0.0
+        return self._beside
+
+    def _missing(self, train: Train) -> list[Stage]:
+        stages = topological((train,))
+        finished = self._store.get_all(stages)
+        return [stage for stage in stages if stage.key not in finished]
+
+    def _speed(self, kind: type[Stage]) -> float | None:
+        assert kind.speed_of is not None
+        if kind.speed_of not in self._speeds:
+            self._speeds[kind.speed_of] = speed_of(self._store, kind)
+        return self._speeds[kind.speed_of]
+
+    def look_again(self) -> None:
+        """Look up all speeds again: the first training of a process is slower than others."""
+        self._speeds, self._beside = {}, None
+
+    def something_was_built(self) -> None:
+        """Look up unknown speeds again."""
+        self._speeds = {kind: speed for kind, speed in self._speeds.items() if speed is not None}
+
+
+def _created(record: Record) -> float:
+    """When a stage was finished, in seconds since 1970."""
+    return float(calendar.timegm(time.strptime(record.created_at, "%Y-%m-%dT%H:%M:%SZ")))
+
+
+MOST_KEPT = 0.5  # of the hours of a budget: largest part kept for the finalists while trials run
+FIRST_ROOM = 2.0  # times the forecast of a trial: left for the first trial, before a part is kept for finalists
+FIRST_MORE = 0.5  # of the hours of a budget: additional time for the first trial once it has reached a rung
 
 
 def check_budget(
     planned: PlannedSearch, forecasts: Forecasts, *, remedy: str = "Raise the budget, or train on less: nothing was started."
 ) -> bool:
-    """Refuse a budget in which no trial comes to its end; whether a speed is known to judge by, where it is one of hours.
+    """Check that one trial of each method fits in the budget; return False if it is in hours and no speed is known yet.
 
     Raises:
-        RecipeError: with what one trial takes.
+        RecipeError: it does not fit; with what one trial takes.
     """
     budget, is_known = planned.search.budget, True
     if budget is None:
@@ -51,13 +182,13 @@ def check_budget(
 
 
 def steady_clock() -> Callable[[], float]:
-    """A clock of seconds since 1970 that does not jump, from now on, when the system's clock is set or the machine sleeps."""
+    """Return a clock of seconds since 1970 that does not jump when the system's clock is set or the machine sleeps."""
     moment = time.time() - time.monotonic()
     return lambda: moment + time.monotonic()
 
 
 class Hours:
-    """The hours of a budget, over all submissions of a search. before: spent by earlier ones. since: when this one began, by the clock."""
+    """The hours of a budget over all submissions of a search. before: hours of earlier ones. since: start of this one, by the clock."""
 
     def __init__(self, budget: Budget | None, clock: Callable[[], float]) -> None:
         self._budget = None if budget is None else budget.hours
@@ -66,12 +197,12 @@ class Hours:
 
     @property
     def left(self) -> float | None:
-        """Until the budget's end; None without one of hours."""
+        """Hours until the budget's end; None without a budget of hours."""
         return None if self._budget is None else max(0.0, self._budget - self.spent)
 
     @property
     def left_of_more(self) -> float:
-        """Until the end of what the first trial has beyond the budget."""
+        """Hours until the end of the additional time for the first trial."""
         return max(0.0, (1 + FIRST_MORE) * (self._budget or 0.0) - self.spent)
 
     @property
@@ -81,23 +212,22 @@ class Hours:
 
     @property
     def spent(self) -> float:
-        """Over all submissions."""
+        """Hours spent over all submissions."""
         return self.before + (self._clock() - self.since) / 3600
 
     @property
     def line(self) -> str:
-        """Why a search is over when they are; "" without a budget of hours."""
+        """Reason for the end of a search whose hours are spent; "" without a budget of hours."""
         return "" if self._budget is None else f"the budget of {duration(3600 * self._budget)} is spent"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinalistsPrice:
-    """What is left to do when dev has chosen. trainings: beyond those of the search. seconds: with 1, 2, … of the recipe's seeds;
-    None while no speed is known."""
+    """Cost of the trainings after the choice on dev."""
 
-    trainings: int
+    trainings: int  # number beyond those of the search
     sentences: int
-    seconds: tuple[float, ...] | None
+    seconds: tuple[float, ...] | None  # with 1, 2, … of the recipe's seeds; None while no speed is known
 
     @property
     def line(self) -> str:
@@ -107,10 +237,12 @@ class FinalistsPrice:
 
 
 class Finalists:
-    """The price of a search's finalists, and what a budget of hours has for them. It follows from the recipe and one known speed, not from
-    what the store holds of them: submitted again, a search has no more time than before.
+    """Cost of a search's finalists, and the part of a budget of hours kept for them.
 
-    at_once: stages that run at the same time.
+    It depends on the recipe and one known speed, not on the store: submitted again, a search has no more time than before.
+
+    Args:
+        at_once: stages that run at the same time.
     """
 
     def __init__(self, planned: PlannedSearch, forecasts: Forecasts, *, at_once: int = 1) -> None:
@@ -119,7 +251,7 @@ class Finalists:
 
     @property
     def price(self) -> FinalistsPrice:
-        """The price, by suggestions that stand for those that dev will choose."""
+        """Cost, computed with the first suggestion of each method in place of the finalists."""
         if self._known is not None:
             return self._known
         whole_seconds = self._forecasts.whole_seconds
@@ -136,8 +268,7 @@ class Finalists:
         return price
 
     def hours(self, *, after_first: bool) -> float:
-        """The hours of the budget that are kept for them while trials run; 0 while no speed is known. after_first: whether a trial has come
-        to its end; before that it has room: without one there is no finalist."""
+        """Return the hours kept for finalists while trials run; 0 while no speed is known, less before a first trial has finished."""
         budget, seconds = self._planned.search.budget, self.price.seconds
         if budget is None or budget.hours is None or seconds is None:
             return 0.0
@@ -145,8 +276,7 @@ class Finalists:
         return min(seconds[-1] / 3600, MOST_KEPT * budget.hours, max(0.0, budget.hours - room))
 
     def seeds(self, hours_left: float | None, *, chosen: FinalistsChosen | None = None) -> tuple[int, ...]:
-        """The recipe's seeds for which there is time, by all speeds until now: the first one in any case, and those that were chosen
-        earlier."""
+        """Return the recipe's seeds that fit at the measured speeds; always the first one, and those chosen earlier."""
         self._forecasts.look_again()
         self._known = None
         seeds, seconds = self._planned.recipe.seeds, self.price.seconds

@@ -1,24 +1,21 @@
-"""What a search does next: whom to try, who goes on, when it is over; every decision is noted before it has a consequence."""
+"""Choose trials, prune, stop; record every decision before it takes effect."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.errors import ResourceError, counted, duration, named
-from sentdist.execution.disk_estimate import search_disk_estimate
-from sentdist.execution.searching.budgets import Finalists, Hours, check_budget, steady_clock
-from sentdist.execution.searching.halving import survives_rung
-from sentdist.execution.searching.lines import too_short, trial_line
-from sentdist.execution.searching.old_rungs import drop_below, drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
+from sentdist.errors import ResourceError, StoreError, counted, duration, named
+from sentdist.execution.plan_facts import search_disk_estimate
+from sentdist.execution.searching.budgets import MOST_KEPT, Finalists, Forecasts, Hours, StoreBefore, check_budget, spent_on, steady_clock
 from sentdist.execution.searching.proposals import Candidate, MakeSuggester, Proposals
-from sentdist.execution.searching.trial import ToRun
-from sentdist.plan.stages import to_share
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.print_line import PrintLine
+from sentdist.plan.stages import Train, to_share
+from sentdist.plan.suggestions import PlannedSearch, Suggestion, suggestion_text
 from sentdist.stages.context import Context
-from sentdist.stages.rung_records import RungScore, rung_score
+from sentdist.stages.rung_records import CHECKPOINT, RungScore, rung_score
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,
@@ -32,9 +29,124 @@ from sentdist.store.searches import (
     TrialEnded,
     TrialSuggested,
     append_event,
+    keep_pruned_curve,
     latest,
     load_events,
+    read_curve,
 )
+from sentdist.store.store import ArtifactStore
+from sentdist.text import PrintLine
+
+
+def survives_rung(score: float, before: Sequence[float], keep: float) -> bool:
+    """Return True if a trial that reaches a rung is among the best `keep` there, itself included; among few, only the best goes on.
+
+    The rule is ASHA's promotion (Li et al. 2020, Algorithm 2), applied once, when a trial arrives: pruned trials are not resumed. So
+    a decision depends only on earlier arrivals in their order; Tune's scheduler, which keeps that order in memory, could not repeat it
+    after a restart.
+
+    Args:
+        before: scores of the trials of its method that came there earlier.
+        keep: fraction that goes on.
+    """
+    better = sum(other > score for other in before)
+    return better < max(1, math.floor(keep * (len(before) + 1) + 1e-9))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToRun:
+    """A trial to run. shares: shares of its training still to reach, in order."""
+
+    number: int
+    method: str
+    suggestion: Suggestion
+    train: Train
+    shares: tuple[float, ...]
+
+    @property
+    def name(self) -> str:
+        """Number, method and suggestion as a phrase."""
+        return f"{self.number} {self.method} ({suggestion_text(self.suggestion)})"
+
+
+def trial_line(trial: SearchTrial, name: str, *, is_best: bool) -> str:
+    """Return a line on a trial: its rung and score, or how it ended.
+
+    Args:
+        name: name of the method.
+        is_best: whether it is the best finished trial of its method.
+    """
+    where = f"trial {trial.number}  {name} ({suggestion_text(trial.suggestion)})"
+    if trial.state == "failed":
+        return f"{where}: FAILED: {trial.error}"
+    if trial.dev is None:
+        return f"{where}: begins"
+    rung = trial.rungs[-1]
+    best = " (best so far)" if is_best else ""
+    share = "" if rung.share >= 1.0 else f" at {100 * rung.share:g} %"
+    ended = {"pruned": ", goes no further", "running": ", goes on"}.get(trial.state, "")
+    return f"{where}: dev {trial.dev:.2f}{share}{best}{ended}, {trial.paid_s:.0f} s"
+
+
+def too_short(trials: Sequence[SearchTrial], shares: Sequence[float]) -> str:
+    """Return a line on a budget of hours that ended without a finished trial. shares: at which trials are scored."""
+    more = "With a larger budget the search goes on from here."
+    furthest = max((trial for trial in trials if trial.rungs), key=lambda trial: trial.rungs[-1].share, default=None)
+    if furthest is None:
+        return f"Within the budget no trial has come to {100 * shares[0]:g} % of its training. {more}"
+    share, seconds = furthest.rungs[-1].share, furthest.paid_s
+    takes = f" in {duration(seconds)}: to its end it takes up to {duration(furthest.whole_s)}" if seconds else ""
+    return f"Within the budget no trial has come to its end, one to {100 * share:g} %{takes}. {more}"
+
+
+def without_finalist(method: str, planned: PlannedSearch, record: SearchRecord) -> str:
+    """Return a line on a method without finalist: why, and the time needed by the longest of its trials, or of others' finished ones."""
+    own = record.of_method(method)
+    if own and all(trial.state == "failed" for trial in own):
+        return f"{method}: all of its trials failed, so nothing is chosen."
+    line = f"{method}: no trial came to its end, so nothing is chosen, and it is not compared."
+    budget = planned.search.budget
+    prices = [(trial.whole_s, trial.training_s) for trial in own if trial.rungs and trial.paid_s]
+    prices = prices or [(trial.paid_s, trial.paid_s) for trial in record.trials if trial.state == "finished" and trial.paid_s]
+    if budget is None or budget.hours is None or not prices:
+        return line
+    whole_s, training_s = max(prices)
+    needed = max((sum(trial.paid_s for trial in record.trials) + training_s) / MOST_KEPT, 3600 * budget.hours + training_s)
+    return (
+        f"{line} One takes about {duration(whole_s)}: with a budget of about {duration(needed)}, "
+        "finalists included, the same command goes on from here."
+    )
+
+
+def keep_curve_of(store: ArtifactStore, train: Train, shares: Sequence[float]) -> None:
+    """Keep the curve of a pruned training from its highest rung, which will be removed."""
+    found = [artifact for share in sorted(shares) if share < 1.0 and (artifact := store.get(to_share(train, share))) is not None]
+    with suppress(StoreError):
+        if found:
+            keep_pruned_curve(store, train.key, read_curve(store, found[-1].record.place, within=f"{CHECKPOINT}/"))
+
+
+def drop_below(store: ArtifactStore, train: Train, share: float, shares: Sequence[float]) -> None:
+    """Remove the rungs of a training below a share."""
+    for lower in shares:
+        artifact = store.get(to_share(train, lower)) if lower < share else None
+        if artifact is not None:
+            with suppress(StoreError, OSError):
+                store.drop(artifact)
+
+
+def drop_left(store: ArtifactStore, trials: Mapping[int, SearchTrial], trains: Mapping[int, Train], shares: Sequence[float]) -> None:
+    """Remove rungs left by an earlier submission that was killed."""
+    left = set()
+    for number, trial in trials.items():
+        is_over = trial.state in ("finished", "pruned")
+        done = 1.0 if is_over else max((rung.share for rung in trial.rungs), default=0.0)
+        left |= {to_share(trains[number], share).key for share in shares if share < done}
+    with suppress(StoreError, OSError):
+        for artifact in store.artifacts("rung") if left else ():
+            if artifact.key in left:
+                store.drop(artifact)
+
 
 ALL_TRIED = "all trials are made"
 
@@ -43,11 +155,14 @@ Watch = Callable[[Sequence[SearchEvent]], None]
 
 
 class Conductor:
-    """One search. What it decides follows from what it has noted: after a restart it notes and decides the same from there on.
+    """One search. Its decisions depend only on its recorded events: after a restart it decides the same.
 
-    context: whose `shares` are those of the search. watch: takes all that is noted, whenever there is more.
-    clock: None: `steady_clock()`. at_once: stages that run at the same time. until: when this submission ends, by the clock, in place of
-    the budget's hours; who gives it trains the finalists, too.
+    Args:
+        context: with the `shares` of the search.
+        watch: takes all recorded events whenever there is a new one.
+        clock: None for `steady_clock()`.
+        at_once: stages that run at the same time.
+        until: end of this submission by the clock, in place of the budget's hours; the caller keeps time for the finalists.
     """
 
     def __init__(
@@ -77,28 +192,27 @@ class Conductor:
         self._hours = Hours(self._search.budget, self._clock)
         self._earlier = StoreBefore(places=frozenset(), since=None)
         self._can_note = True
-        self._size: int | None = None  # of the file of this search's lines, behind its own last one
+        self._size: int | None = None  # of the file of this search's lines, after the last one written here
         self.reason: str | None = None
 
     @property
     def record(self) -> SearchRecord:
-        """All that is noted."""
+        """All recorded events as a record."""
         return self._state.record(self.planned.recipe.name)
 
     def trial(self, number: int) -> SearchTrial:
-        """How a trial stands."""
+        """Return a trial's state."""
         return self._state.trials[number]
 
     def line(self, number: int) -> str:
-        """How a trial stands, for people."""
+        """Return a trial's state as a line."""
         trial = self.trial(number)
         is_best = trial.state == "finished" and trial.dev == self._state.best_dev(trial.method)
         return trial_line(trial, self.planned.recipe.methods[trial.method].title or trial.method, is_best=is_best)
 
     @property
     def hours_left(self) -> float | None:
-        """For trials, until only the finalists' part of the budget is left; None without one of hours. The first trial that has reached a
-        rung has some time beyond the budget: had none come to its end, all would have been for nothing."""
+        """Hours for trials, without the finalists' part; None without a budget of hours. The first trial at a rung has additional time."""
         if self._until is not None:
             return max(0.0, self._until - self._clock()) / 3600
         left = self._hours.left
@@ -112,11 +226,11 @@ class Conductor:
         return any(trial.state == "finished" for trial in self._state.trials.values())
 
     def begin(self) -> None:
-        """Take up what an earlier submission has left, and note that this one begins.
+        """Resume what an earlier submission left, and record that this one begins.
 
         Raises:
             RecipeError: the budget is too small for one trial; nothing was started.
-            StoreError: the store cannot be written, or has no room for the finalists.
+            StoreError: the store cannot be written, or is too small for the finalists.
         """
         self._can_judge = self._until is not None or check_budget(self.planned, self.forecasts)
         store, name = self.context.store, self.planned.recipe.name
@@ -152,7 +266,7 @@ class Conductor:
             self._print_line(warning)
 
     def next(self) -> ToRun | None:
-        """The next trial; None when there is none to begin: the search is over, or ends with the trials that run."""
+        """Return the next trial; None if there is none: the search is over, or ends with the running trials."""
         if self.reason is not None:
             return None
         if (reason := self._spent()) is not None:
@@ -183,10 +297,13 @@ class Conductor:
         return None
 
     def arrive(self, number: int, share: float, found: RungScore | None = None) -> bool:
-        """Note that a trial has come to a share of its training; whether it goes on. found: how it stood there; None: the store has it.
+        """Record that a trial has reached a share of its training; return True if it goes on.
+
+        Args:
+            found: its score at the share; None to read it from the store.
 
         Raises:
-            RecipeError: by the first speed that is measured, the budget is too small for one trial.
+            RecipeError: by the first measured speed, the budget is too small for one trial.
         """
         train = self._trains[number]
         stage = to_share(train, share)
@@ -222,11 +339,11 @@ class Conductor:
         return True
 
     def fail(self, number: int, error: BaseException) -> None:
-        """Note that a trial cannot be finished."""
+        """Record that a trial failed."""
         self._end(number, "failed", error=named(error))
 
     def choose(self) -> tuple[Finalist, ...]:
-        """The best on dev of each method, among trials that came to their end; noted, with why the search is over."""
+        """Record and return the best finished trials on dev of each method, with the reason for the end of the search."""
         left = None if self._until is not None else self._hours.left
         found, seeds = [], self._finalists.seeds(left, chosen=self._state.chosen)
         if len(seeds) < len(self.planned.recipe.seeds):
@@ -246,12 +363,12 @@ class Conductor:
         return tuple(found)
 
     def stop(self) -> None:
-        """Note that this submission ends here, unless the last note failed: perhaps another process carries the search out now."""
+        """Record that this submission ends here, unless the last record failed: another process may run the search now."""
         if self._can_note:
             self._note(SubmissionSeen(at=self._clock()))
 
     def _settled(self, trial: SearchTrial) -> bool:
-        """Whether what is noted of a running trial ends it: it was stopped between a rung and what follows from it."""
+        """End a running trial if its last rung ends it: the search was stopped between the rung and the decision."""
         if not trial.rungs:
             return False
         if trial.rungs[-1].share >= 1.0:
@@ -299,7 +416,7 @@ class Conductor:
     def _end(self, number: int, state: Literal["finished", "pruned", "failed"], *, error: str | None = None) -> None:
         store, train, shares = self.context.store, self._trains[number], self._search.shares
         if state == "pruned":
-            keep_curve_of(store, train, shares)  # before it is noted: whoever shows the trial looks for its curve
+            keep_curve_of(store, train, shares)  # before the record: a viewer of the trial reads its curve
         self._note(TrialEnded(number=number, state=state, error=error, at=self._clock()))
         if state == "pruned":
             drop_below(store, train, 1.0, shares)
@@ -318,7 +435,7 @@ class Conductor:
         self._take(event)
 
     def _take(self, event: SearchEvent) -> None:
-        """Let an event have its effect, on what is known and on who suggests."""
+        """Apply an event to the state and the suggesters."""
         self._state.take(event)
         if isinstance(event, RungReached | TrialEnded):
             self._proposals.learn(event)

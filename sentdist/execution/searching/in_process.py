@@ -1,4 +1,4 @@
-"""A search in this process, one trial at a time: for debugging, for a single machine, and the reference for what Tune does."""
+"""Run a search in this process, one trial at a time: for a single machine, for debugging, and as the reference for Tune."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from dataclasses import replace
 from functools import partial
 
 from sentdist.execution.board.events import progress_event
-from sentdist.execution.searching.conductor import Conductor, Watch
+from sentdist.execution.searching.conductor import Conductor, ToRun, Watch
 from sentdist.execution.searching.suggesters import TunedSuggester
-from sentdist.execution.searching.trial import ToRun
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Stage, topological
 from sentdist.plan.stages import Rung, to_share
 from sentdist.plan.suggestions import PlannedSearch
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.gpu_memory import check_precisions
 from sentdist.stages.local import build_all
-from sentdist.stages.precisions import check_precisions
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
+from sentdist.text import PrintLine
 from sentdist.tracking.tracker import NullRun, NullTracker, TrackedCurve, Tracker
 
 LINE_EVERY_S = 30.0  # between two lines of one training
 
 
-class _TimeIsUp(BaseException):  # no Exception: nothing on the way may take it for a failure of a trial
-    """The budget's hours end within a training."""
+class _TimeIsUp(BaseException):  # not an Exception, which would count as a failure of a trial
+    """The budget's hours ended during a training."""
 
 
 def search_in_process(
@@ -43,13 +42,16 @@ def search_in_process(
     tracker: Tracker | None = None,
     until: float | None = None,
 ) -> SearchRecord:
-    """Carry out a search until its end; what it noted, with the finalists that dev chose. Whoever calls has them trained and scored.
+    """Run a search, or resume an interrupted one, and return its record with the finalists, which the caller must train and score.
 
-    context: with the `shares` of the search. watch, until: see `Conductor`. tracker: takes the curves of the trainings. A search that is
-    interrupted goes on when it is called again.
+    Args:
+        context: with the `shares` of the search.
+        watch: see `Conductor`.
+        tracker: takes the curves of the trainings.
+        until: see `Conductor`.
 
     Raises:
-        RecipeError: the budget is too small for one trial, by earlier speeds or, where none is known, by the first that is measured.
+        RecipeError: the budget is too small for one trial, by earlier speeds or, if unknown, by the first measured one.
         StoreError: the store cannot be written.
     """
     runtime, devices = on_this_machine(context.runtime)
@@ -64,7 +66,7 @@ def search_in_process(
         while (trial := conductor.next()) is not None:
             run_trial(trial, conductor, print_line, tracker or NullTracker())
     except _TimeIsUp:
-        conductor.next()  # says that the hours are spent
+        conductor.next()  # sets the reason: the hours are spent
     except BaseException:
         conductor.stop()
         raise
@@ -73,7 +75,7 @@ def search_in_process(
 
 
 def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker: Tracker) -> None:
-    """Train one suggestion, rung by rung, until it is finished, pruned or fails."""
+    """Train a trial rung by rung until it finishes, is pruned or fails."""
     listen = _Listener(conductor, print_line, tracker)
     for share in trial.shares:
         stage = to_share(trial.train, share)
@@ -91,7 +93,7 @@ def run_trial(trial: ToRun, conductor: Conductor, print_line: PrintLine, tracker
 
 
 class _Listener:
-    """Says what a long training does, now and then; tells the tracker its curve; ends it when the budget's hours are over."""
+    """Prints progress of a long training, sends its curve to the tracker, ends it when the budget's hours are over."""
 
     def __init__(self, conductor: Conductor, print_line: PrintLine, tracker: Tracker) -> None:
         self._tracker = tracker
@@ -116,12 +118,12 @@ class _Listener:
             self._print_line(reported.line)
 
     def close(self) -> None:
-        """Send what is left of the curve."""
+        """Send the rest of the curve."""
         self._curve.run.close()
 
 
 def _is_ending(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> bool:
-    """Whether what a stage has done would be lost for the sake of a moment: it is finished, or has nothing left but its dev score."""
+    """Whether a stage is finished, or only its dev score is left, so that ending it would save no time."""
     if session is None or isinstance(event, Artifact):
         return isinstance(event, Artifact)
     return session.has_stepped_to(stage.share if isinstance(stage, Rung) else 1.0)

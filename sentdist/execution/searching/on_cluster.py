@@ -1,4 +1,4 @@
-"""A search on a cluster: Ray Tune runs the trials, asks for suggestions and learns who goes on; stages are built through the board."""
+"""Run a search on a cluster: Ray Tune runs the trials, the conductor decides, stages are built through the board."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, counted
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.event_sink import Body
-from sentdist.execution.board.submission import Submission, stopped
+from sentdist.execution.board.submissions import Body, Submission, stopped
 from sentdist.execution.build_stage import build_stage
-from sentdist.execution.cluster.names import HEAD
-from sentdist.execution.searching.conductor import Conductor, Watch
+from sentdist.execution.cluster.address import HEAD
+from sentdist.execution.searching.conductor import Conductor, ToRun, Watch
 from sentdist.execution.searching.suggesters import SCORE, TunedSuggester
-from sentdist.execution.searching.trial import ToRun
 from sentdist.execution.sweep import GpuWork, allocate, stages_at_once
-from sentdist.execution.tune_run import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
+from sentdist.execution.trials import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.plan.stages import to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.unroll import Plan
-from sentdist.print_line import PrintLine
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.searches import SearchRecord
+from sentdist.text import PrintLine
 from sentdist.tracking.tracker import NullTracker, Tracker
 
-NUMBER = "trial"  # the field of a trial's config that names it here
+NUMBER = "trial"  # the field of a trial's config with its number
 SHARE = "share"
-RUNG_SCORE = "rung_score"  # how the trial stood there, as text: Tune would take a mapping apart
-MAILBOX_S = 600.0  # for a process on the head to start; on a machine with five times as much to do as it can it takes 40 s
+RUNG_SCORE = "rung_score"  # score at the rung, as text: Tune would flatten a mapping
+MAILBOX_S = 600.0  # for a process on the head to start; it takes 40 s on a machine with five times its load
 NO_END = 2**31  # trials: the searcher says when there are no more
 
 
@@ -51,13 +49,15 @@ def search_on_cluster(
     at_once: int | None = None,
     until: float | None = None,
 ) -> SearchRecord:
-    """As `search_in_process`, on the cluster that this process has joined.
+    """Run a search as `search_in_process` does, on the connected cluster.
 
-    at_once: trials at the same time; None: as many as there is room for. until: see `Conductor`.
+    Args:
+        at_once: trials at the same time; None for as many as fit.
+        until: see `Conductor`.
 
     Raises:
         RecipeError: as `search_in_process`.
-        ResourceError: the cluster can never carry one training; nothing was started.
+        ResourceError: the cluster can never run one training; nothing was started.
         SweepStopped: by `sentdist stop`; submitted again, the search goes on.
         StoreError: the store cannot be written.
     """
@@ -81,7 +81,7 @@ def search_on_cluster(
 
 
 def _work_of(one_of_each: Plan, at_once: int | None) -> GpuWork:
-    """The work on GPUs of a search, as far as it is known before trials are suggested: their number is not."""
+    """The work on GPUs of a search, as far as it is known without the number of trials."""
     going = at_once or one_of_each.recipe.runtime.max_concurrent_trials
     if going is None:
         return GpuWork()
@@ -91,7 +91,7 @@ def _work_of(one_of_each: Plan, at_once: int | None) -> GpuWork:
 
 
 def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_line: PrintLine) -> None:
-    """Have Tune run trials until the conductor has no more; its own files are kept in the store."""
+    """Run trials in Tune until the conductor has no more; Tune's files are kept in the store."""
     name = conductor.planned.recipe.name
     board = BoardClient(submission, build_stage)
     mailbox: Any = ray.remote(num_cpus=0, resources=HEAD)(_TrialMailbox).remote()
@@ -121,7 +121,7 @@ def _fit(conductor: Conductor, submission: Submission, *, at_once: int, print_li
 
 
 class _TrialMailbox:
-    """Holds the trials until their processes ask for them: a config shows what was suggested, and a stage is no part of that."""
+    """Holds trials until their processes request them: Tune's config contains the suggestion, not the stage."""
 
     def __init__(self) -> None:
         self._trials: dict[int, ToRun] = {}
@@ -131,12 +131,12 @@ class _TrialMailbox:
         self._trials[trial.number] = trial
 
     def of(self, number: int) -> ToRun:
-        """A trial by its number."""
+        """Return a trial by its number."""
         return self._trials[number]
 
 
 class _ConductorSearcher(Searcher):
-    """The conductor as a searcher of Tune's. The scheduler, which Tune asks first, hands results of trials to the conductor."""
+    """The conductor as a Tune searcher. The scheduler, which Tune calls first, passes results of trials to the conductor."""
 
     def __init__(self, conductor: Conductor, mailbox: Any) -> None:
         super().__init__()  # without a metric: Tune would refuse what a trial reports of an error
@@ -153,24 +153,21 @@ class _ConductorSearcher(Searcher):
             raise ResourceError(
                 where="the cluster's head", found=f"no process for the search within {MAILBOX_S:.0f} s",
                 expected="room for one that only waits",
-                remedy="Look at it with `ray status`. What is finished is kept; submit again.",
+                remedy="Check it with `ray status`. What is finished is kept; submit again.",
             ) from None  # fmt: skip
         return {NUMBER: trial.number, "method": trial.method, "seed": trial.train.seed, **trial.suggestion}
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
 
     def save(self, checkpoint_path: str) -> None:
-        """Nothing: the store has what the search goes on from."""
+        """Do nothing: the search resumes from the store."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune keeps a copy with its own files; nothing is read from that
 
 
 class _ConductorScheduler(FIFOScheduler):
-    """The conductor as a scheduler of Tune's: notes each rung, and ends trials that go no further.
-
-    broken: what kept it from noting; it ends the search.
-    """
+    """The conductor as a Tune scheduler: records each rung, and ends pruned trials. broken: error of a record; it ends the search."""
 
     def __init__(self, conductor: Conductor, stopper: _ConductorStopper, print_line: PrintLine) -> None:
         super().__init__()
@@ -214,7 +211,7 @@ class _ConductorScheduler(FIFOScheduler):
 
 
 class _ConductorStopper(tune.Stopper):
-    """Ends Tune's run when somebody has stopped the search, when its hours are over, or when it cannot be noted any more."""
+    """Ends Tune's run when the search was stopped, when its hours are over, or when it cannot be recorded."""
 
     def __init__(self, conductor: Conductor) -> None:
         self._conductor = conductor
@@ -226,12 +223,12 @@ class _ConductorStopper(tune.Stopper):
         return self.was_stopped
 
     def now(self) -> None:
-        """End the search as soon as Tune asks."""
+        """End the search at Tune's next check."""
         self._is_over = True
 
     def stop_all(self) -> bool:
         if self._conductor.hours_left == 0.0:
-            self._conductor.next()  # says why it is over
+            self._conductor.next()  # sets the reason
             return True
         return self._is_over or self.was_stopped
 
@@ -240,7 +237,7 @@ class _ConductorStopper(tune.Stopper):
 
 
 def _run_trial(config: dict[str, Any], mailbox: Any, submission: Submission, body: Body) -> None:
-    """One trial, in an actor that only waits: each rung is built where the board puts it, and reported."""
+    """One trial, in an actor that only waits: the board decides where each rung is built; its score is reported."""
     trial: ToRun = ray.get(mailbox.of.remote(config[NUMBER]))
     context = submission.context
     board = BoardClient(submission, body)

@@ -1,4 +1,4 @@
-"""What the suggesters of a search propose, one for each method, and what they learn of it."""
+"""Propose new trials by the suggesters of a search, one for each method, and report their scores back."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch, suggestion_text
-from sentdist.print_line import PrintLine
 from sentdist.store.searches import RungReached, SearchState, TrialEnded, TrialSuggested
+from sentdist.text import PrintLine
 
-MOST_REPEATS = 300  # suggestions in a row that were there before: then a method has no more
+MOST_REPEATS = 300  # repeated suggestions in a row after which a method has no more
 CANDIDATES = 4  # suggestions among which `prefer_cheaper` chooses
 
 
 class Suggester(Protocol):
-    """Who suggests for one method, see `TunedSuggester`."""
+    """Suggests trials of one method, see `TunedSuggester`."""
 
     def ask(self, name: str) -> dict[str, Json] | None: ...
 
@@ -31,7 +31,7 @@ class Suggester(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """A suggestion that can be a trial. name: under which its suggester knows it."""
+    """A suggestion that can become a trial. name: the suggester's name for it."""
 
     name: str
     suggestion: dict[str, Json]
@@ -43,7 +43,7 @@ MakeSuggester = Callable[[Mapping[str, Axis]], Suggester]
 
 
 class Proposals:
-    """The trainings of all trials, by number, and who suggested them. state: what the search has noted, which grows."""
+    """The trainings of all trials, by number, and their suggesters. state: the search's growing record."""
 
     def __init__(self, planned: PlannedSearch, make: MakeSuggester, state: SearchState, *, print_line: PrintLine) -> None:
         self.trains: dict[int, Train] = {}
@@ -54,15 +54,15 @@ class Proposals:
         self._has_diverged = False
 
     def num_tried(self, method: str) -> int:
-        """Different trainings of a method."""
+        """Return the number of different trainings of a method."""
         return len(self._tried(method))
 
     def accept(self, number: int, candidate: Candidate) -> None:
-        """A candidate is a trial now."""
+        """Note that a candidate became a trial."""
         self._names[number], self.trains[number] = candidate.name, candidate.train
 
     def fresh(self, method: str, pick: Pick, *, is_printed: bool = True) -> Candidate | None:
-        """A suggestion that a method has not tried; None where it has no more. is_printed: whether a line says which are left out."""
+        """Return an untried suggestion of a method; None if it has no more. is_printed: whether skipped suggestions are printed."""
         found = list(islice(self._candidates(method, is_printed=is_printed), CANDIDATES if self._planned.search.prefer_cheaper else 1))
         if not found:
             return None
@@ -73,7 +73,7 @@ class Proposals:
         return chosen
 
     def suggest_again(self, event: TrialSuggested) -> None:
-        """Have the suggester know a trial that was noted."""
+        """Repeat a recorded suggestion with its suggester."""
         number, wanted = event.number, event.suggestion
         found = self.fresh(event.method, lambda made: next((one for one in made if one.suggestion == wanted), made[0]), is_printed=False)
         if found is not None and found.suggestion == wanted:
@@ -87,7 +87,7 @@ class Proposals:
         self.trains[number] = self._planned.train(event.method, wanted)
 
     def learn(self, event: RungReached | TrialEnded) -> None:
-        """Tell its suggester how a trial stands."""
+        """Report a trial's score or end to its suggester."""
         name = self._names.get(event.number)
         if name is None:
             return
@@ -100,11 +100,11 @@ class Proposals:
             suggester.tell(name, event.dev, rung=len(trial.rungs))
 
     def _tried(self, method: str) -> dict[str, int]:
-        """Key of a training -> the trial of this method that it is."""
+        """Trial numbers of this method, by the key of the training."""
         return {train.key: number for number, train in self.trains.items() if self._state.trials[number].method == method}
 
     def _candidates(self, method: str, *, is_printed: bool) -> Iterator[Candidate]:
-        """New suggestions that can be trained; what is of no use ends with its suggester at once."""
+        """Yield new suggestions that can be trained; end others with the suggester at once."""
         suggester, tried, given = self._suggesters[method], self._tried(method), set[str]()
         for _ in range(MOST_REPEATS):
             name = f"{method}-{self._asked[method]}"

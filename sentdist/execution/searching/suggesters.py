@@ -1,4 +1,4 @@
-"""Who suggests: Ray Tune's searchers, one for each method, over spaces of Tune's own kinds."""
+"""Suggest trials by Ray Tune's searchers (grid, random, quasi-random, TPE), one for each method."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sentdist.errors import ResourceError
 from sentdist.plan.search import Axis, short
 from sentdist.plan.stage import Json
 
-SCORE = "dev_score"  # what a trial reports, and what is searched for
+SCORE = "dev_score"  # reported by trials; the objective of the search
 MODE = "max"
 
 
 def tune_domain(axis: Axis) -> Any:
-    """A field's values as Tune has them. What has an order but is no range of numbers is searched by place, so that near is near."""
+    """Return a field's values as a Tune domain. Ordered values that are not a range are searched by index, which keeps neighbours near."""
     values = axis.values
     if axis.choice is not None:
         return tune.choice(list(range(len(axis.choice))))
@@ -33,15 +33,17 @@ def tune_domain(axis: Axis) -> Any:
 
 
 def value_at(axis: Axis, found: Any) -> Json:
-    """The value of a field that a searcher means."""
+    """Return the value of a field for a searcher's answer."""
     values = axis.values
     return short(float(found)) if values is None else values[int(found)]
 
 
 class TunedSuggester:
-    """Suggests for one method: asks a searcher of Tune's and tells it how trials went, under the numbers of trials.
+    """Suggests trials of one method by a Tune searcher, and reports their scores to it by name.
 
-    first: values that a search by tpe tries first, where each is one of its axis.
+    Args:
+        axes: searched fields, by path.
+        first: values that TPE tries first, if each is on its axis.
     """
 
     def __init__(self, axes: Mapping[str, Axis], *, suggest: str, seed: int, first: Mapping[str, Json] | None = None) -> None:
@@ -49,19 +51,19 @@ class TunedSuggester:
         self.searcher = _searcher(self._axes, suggest=suggest, seed=seed, first=first or {})
 
     def ask(self, name: str) -> dict[str, Json] | None:
-        """A suggestion, whose score is handed in under `name`; None where there are no more."""
+        """Return a suggestion, whose score is reported under `name`; None if there are no more."""
         if not self._axes:
             return {}
         found = self.searcher.suggest(name)
         return None if found is None else {path: value_at(axis, found[path]) for path, axis in self._axes.items()}
 
     def tell(self, name: str, score: float, *, rung: int) -> None:
-        """A trial has come to its rung of that number (from 1)."""
+        """Report a trial's score at a rung (numbered from 1)."""
         if self._axes:
             self.searcher.on_trial_result(name, {SCORE: score, TRAINING_ITERATION: rung})
 
     def end(self, name: str, score: float | None, *, is_pruned: bool = False) -> None:
-        """A trial is over: with its score, pruned, or (neither) failed."""
+        """Report the end of a trial: with its score, pruned, or (neither) failed."""
         if not self._axes:
             return
         result = None if score is None or is_pruned else {SCORE: score}
@@ -80,11 +82,11 @@ def _searcher(axes: Mapping[str, Axis], *, suggest: str, seed: int, first: Mappi
         case "tpe":
             places = {path: axis.values.index(first[path]) for path, axis in axes.items() if axis.values and first.get(path) in axis.values}
             return _tpe(space, seed=seed, first=places if len(places) == len(axes) else None)
-    raise TypeError(f"nobody suggests as {suggest}")
+    raise TypeError(f"unknown suggester {suggest}")
 
 
 class _Variants(Searcher):
-    """What Tune's BasicVariantGenerator draws, one at a time. That one makes trials itself: it cannot be asked for one method."""
+    """Draws of Tune's BasicVariantGenerator, one at a time. That class makes trials itself and cannot be used for one method."""
 
     def __init__(self, space: dict[str, Any], *, seed: int) -> None:
         super().__init__(metric=SCORE, mode=MODE)
@@ -129,8 +131,7 @@ class _QuasiRandom(Searcher):
 
 
 def _tpe(space: dict[str, Any], *, seed: int, first: dict[str, int] | None) -> Searcher:
-    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011), through Tune. A trial that runs counts as a bad one meanwhile, so
-    that several at once do not try one place."""
+    """Optuna's tree-structured Parzen estimator (Bergstra et al. 2011). Running trials count as bad: concurrent ones spread out."""
     try:
         import optuna
         from ray.tune.search.optuna import OptunaSearch

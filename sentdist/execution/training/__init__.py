@@ -1,1 +1,1 @@
-"""A training on a cluster: on one worker or several, its engine, its checkpoints and what it reports."""
+"""Train on one or several workers of a cluster: worker groups, the DeepSpeed engine, checkpoints, progress."""

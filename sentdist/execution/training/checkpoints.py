@@ -1,4 +1,4 @@
-"""Where an unfinished training keeps its checkpoints: `running/KEY` in the store, so that any node can go on from them."""
+"""Save, verify, load and remove checkpoints of unfinished trainings, at `running/KEY` in the store, which all nodes see."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from typing import TYPE_CHECKING
 
 from pyarrow import fs
 
-from sentdist.disk_errors import words_for
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, words_for
 from sentdist.plan.stage import Stage
 from sentdist.store.access import reading, reason_of
-from sentdist.store.integrity import FileChecksum, checksums_below, damage_of
+from sentdist.store.record import FileChecksum, checksums_below, damage_of
 from sentdist.store.store import RUNNING, ArtifactStore
 
 if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
-    from sentdist.stages.ranks import Ranks
+    from sentdist.stages.train_setup import Ranks
 
-KEPT = 2  # checkpoints: where the newest turns out to be damaged, the one before it is as good a start
+KEPT = 2  # checkpoints: if the newest is damaged, the one before it is used
 
 UNFINISHED = "it was not written to its end"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Seal:
-    """What one rank notes of its files once they are written; a checkpoint is whole when all ranks' seals are there and right."""
+    """Checksums that one rank writes after its files; a checkpoint is complete when the seals of all ranks exist and match."""
 
     rank: int
     world_size: int
@@ -46,7 +45,7 @@ class _Seal:
 
     @staticmethod
     def read(path: Path) -> _Seal | None:
-        """None if it is not there or is damaged; OSError if its disk fails: that says nothing of the checkpoint."""
+        """Return None if it is missing or damaged; raise OSError if the disk fails, which says nothing about the checkpoint."""
         try:
             found = json.loads(path.read_text())
             files = {name: FileChecksum(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
@@ -58,7 +57,7 @@ class _Seal:
 
 
 def forget_running(store: ArtifactStore, stage: Stage) -> None:
-    """Remove the checkpoints of a training that is finished. What cannot be removed now, `sentdist store gc` removes."""
+    """Remove the checkpoints of a finished training; `sentdist store gc` removes what cannot be removed now."""
     path = f"{store.base}/{RUNNING}/{stage.key}"
     with suppress(OSError):
         if store.filesystem.get_file_info(path).type == fs.FileType.Directory:
@@ -66,9 +65,7 @@ def forget_running(store: ArtifactStore, stage: Stage) -> None:
 
 
 def forget_finished(store: ArtifactStore, finished: Set[str]) -> None:
-    """Remove the checkpoints of those of these stages (by key) that still have some:
-    their process or its host was lost between publishing and `forget_running`.
-    """
+    """Remove checkpoints left by finished stages (keys) whose process was lost between publishing and `forget_running`."""
     with suppress(OSError):
         for info in store.filesystem.get_file_info(fs.FileSelector(f"{store.base}/{RUNNING}", allow_not_found=True)):
             if info.base_name in finished:
@@ -76,22 +73,25 @@ def forget_finished(store: ArtifactStore, finished: Set[str]) -> None:
 
 
 def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None) -> int | None:
-    """The step of the newest checkpoint (of those below a step), whole or not; None if there is none."""
+    """Return the step of the newest checkpoint, complete or not, below the step `below` if given; None if there is none."""
     return max((step for step in _steps(store, stage) if below is None or step < below), default=None)
 
 
 class RunningFolder:
-    """The checkpoints of one training as one of its ranks sees them.
-    `save` and `resume` are collective: every rank calls them, in the same order.
-    """
+    """The checkpoints of one training, on one rank. `save` and `resume` are collective: every rank calls them in the same order."""
 
     def __init__(self, store: ArtifactStore, stage: Stage, ranks: Ranks) -> None:
         self._store, self._stage, self.ranks = store, stage, ranks
 
     def save(self, write: Callable[[Path], None], *, step: int) -> str | None:
-        """Publish what `write` puts into a folder as this rank's share of the checkpoint of this step; then older ones go.
+        """Publish this rank's share of a checkpoint, and remove older ones.
 
-        Returns why the checkpoint could not be written (a full disk), None if it was: the training can go on without it.
+        Args:
+            write: writes the share into a folder.
+            step: step of the checkpoint.
+
+        Returns:
+            Why the checkpoint could not be written (full disk), None if it was; the training can go on without it.
         """
         problem: str | None = None
         with ExitStack() as stack:
@@ -116,13 +116,16 @@ class RunningFolder:
         return problem
 
     def resume(self, load: Callable[[Path], str | None]) -> tuple[int | None, list[str]]:
-        """Load the newest whole checkpoint. Returns the step that it holds (None: there is none), and why newer ones are of no use.
+        """Load the newest complete checkpoint. Incomplete ones are removed; damaged or unusable ones are moved aside.
 
-        load: says why it is of no use, None if it was loaded; it may be called again after that, and must then start over.
-        What was not written to its end is removed; what is damaged or of no use is moved aside.
+        Args:
+            load: loads a checkpoint; returns why it is unusable, else None. A second call must start over.
+
+        Returns:
+            The step of the checkpoint (None if there is none), and why newer ones are unusable.
 
         Raises:
-            StoreError: a checkpoint cannot be read (on all ranks); it may be whole, so it stays.
+            StoreError: a checkpoint cannot be read (raised on all ranks); it may be complete, so it stays.
         """
         notes: list[str] = []
         step: int | None = None
@@ -136,7 +139,7 @@ class RunningFolder:
             notes.append(self._discard(step, why))
 
     def _try(self, step: int, load: Callable[[Path], str | None]) -> str | None:
-        """Load a checkpoint on all ranks; why it is of no use, None if it was loaded."""
+        """Load a checkpoint on all ranks; return why it is unusable, None if it was loaded."""
         with ExitStack() as stack:
             why, folder = None, Path()
             with self.ranks.errors_on_all(), self._reading(step):
@@ -165,7 +168,7 @@ class RunningFolder:
         return f"the checkpoint of step {step} is of no use ({why}): {self.ranks.first_said(lies)}"
 
     def _put_away(self, step: int, why: str) -> str:
-        """Remove a checkpoint that was not written to its end, move another aside; where it is now, in words."""
+        """Remove an incomplete checkpoint, move another aside; return where it is now, as a phrase."""
         if why == UNFINISHED:
             with suppress(OSError):
                 self._store.filesystem.delete_dir(self._path(step))
@@ -179,7 +182,7 @@ class RunningFolder:
         self._store.storage.write(f"{place}/{_Seal.name(self.ranks.rank)}", seal.content)
 
     def _damage(self, folder: Path) -> str | None:
-        """What is wrong with the share of this rank, and of those ranks that wrote the checkpoint and are no more."""
+        """Damage of this rank's share, and of shares of former ranks assigned to it."""
         first = _Seal.read(folder / _Seal.name(0))
         if first is None:
             return UNFINISHED if not (folder / _Seal.name(0)).exists() else f"{_Seal.name(0)} cannot be read"
@@ -193,7 +196,6 @@ class RunningFolder:
         return None
 
     def _place(self, step: int) -> str:
-        """Where a checkpoint lies in the store."""
         return f"{RUNNING}/{self._stage.key}/{step:08d}"
 
     def _path(self, step: int) -> str:

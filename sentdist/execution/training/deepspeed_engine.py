@@ -1,4 +1,4 @@
-"""The engine on DeepSpeed: ZeRO stages 0–3, on CPUs with gloo and on GPUs with NCCL by the same code."""
+"""Train with DeepSpeed: ZeRO stages 0–3, on CPUs with gloo and on GPUs with NCCL."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_
 
 from sentdist.errors import RecipeError, ResourceError
+from sentdist.learning.bank_shape import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.engine import Brake, diverged_gradient, host_copy, watched_words
+from sentdist.learning.encoder.tokens import TokenBatch
+from sentdist.learning.engine import NonFiniteGuard, diverged_gradient, host_copy, watched_words
 from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
-from sentdist.learning.gradient_pieces import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
 
@@ -34,16 +34,18 @@ ZERO_STAGES = (0, 1, 2, 3)
 
 
 class DeepSpeedEngine:
-    """The `Engine` protocol on DeepSpeed: the same AdamW, schedule, clipping and averaging as `TorchEngine`,
-    with its state shared out by ZeRO.
+    """The `Engine` protocol on DeepSpeed: the same AdamW, schedule, clipping and averaging as `TorchEngine`, partitioned by ZeRO.
 
-    Stage 0 shares nothing, 1 the optimizer's state, 2 the gradients too, 3 the parameters too. Parameters stay equal to `TorchEngine`'s.
+    Stage 0 partitions nothing, 1 the optimizer's state, 2 also the gradients, 3 also the parameters. Parameters stay equal to
+    `TorchEngine`'s.
     """
 
     def __init__(self, learner: nn.Module, optimization: Optimization, *, zero_stage: int = 0, device: torch.device | str = "cpu") -> None:
-        """Take over `learner`. Needs a started process group, as Ray Train gives each worker; all ranks must bring the same weights.
+        """Take over `learner`. Needs a process group, as Ray Train starts on each worker; all ranks must have the same weights.
 
-        RecipeError for a ZeRO stage that does not exist; ResourceError without a process group.
+        Raises:
+            RecipeError: the ZeRO stage does not exist.
+            ResourceError: there is no process group.
         """
         if zero_stage not in ZERO_STAGES:
             raise RecipeError(
@@ -79,7 +81,7 @@ class DeepSpeedEngine:
             self._engine.enable_backward_allreduce = False
             self.buckets = GradientBuckets(self.learner.parameters(), words=watched_words(self.learner))
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
-        self._brake = Brake()
+        self._brake = NonFiniteGuard()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
@@ -96,11 +98,11 @@ class DeepSpeedEngine:
         return embeddings.float()
 
     def backward(self, loss: Tensor) -> None:
-        with self.buckets.travelling():
+        with self.buckets.overlap_reduce():
             self._engine.backward(loss)
 
     def step(self) -> float:
-        """As `Engine.step`. ZeRO 1–3 look at the norm themselves and skip the optimizer; stage 0 does not, so we look first, and clip:
+        """Step as `Engine.step`. ZeRO 1–3 check the norm and skip the optimizer; at stage 0 this method checks and clips, because
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
         if self._zero_stage == 0:
             norm = self.buckets.averaged_norm()
@@ -156,21 +158,21 @@ class DeepSpeedEngine:
         return progress
 
     def weights(self) -> dict[str, Tensor]:
-        """As `Engine.weights`; stage 3 gathers all parameters for a moment on every rank."""
+        """Return the weights as `Engine.weights`; stage 3 temporarily gathers all parameters on every rank."""
         shares = list(self.learner.parameters()) if self._zero_stage == 3 else []
         with self._deepspeed.zero.GatheredParameters(shares, enabled=bool(shares)):
             return host_copy(self.learner.state_dict()) if self.rank == 0 else {}
 
 
 def can_run_ahead(device: torch.device, *, zero_stage: int) -> bool:
-    """Whether steps can be taken for which nobody waits: at ZeRO stages 1 to 3 DeepSpeed itself reads the norm on the host."""
+    """Return True if steps need not wait for the GPU: at ZeRO stages 1 to 3 DeepSpeed reads the norm on the host."""
     return device.type == "cuda" and zero_stage == 0
 
 
 def _name_gpu(device: torch.device) -> None:
-    """Have DeepSpeed compute on this GPU: it takes the one whose number is the rank of this process on its host.
+    """Have DeepSpeed compute on this GPU: by default it takes the one numbered by the local rank.
 
-    Ray Train shows a worker the GPUs of all workers on its host, sorted as words: of sixteen those of ranks 2 to 9 stand behind 10 to 15,
+    Ray Train shows a worker the GPUs of all workers on its host, sorted as strings: of sixteen those of ranks 2 to 9 come after 10 to 15,
     and where each worker has two, rank 1 has those from 2 on.
     """
     if device.index is not None:
@@ -178,8 +180,8 @@ def _name_gpu(device: torch.device) -> None:
 
 
 def _import_deepspeed(device: torch.device) -> Any:
-    """DeepSpeed for `device`; imported late because it looks for an accelerator, and writes lines, as it is imported."""
-    os.environ["DS_ACCELERATOR"] = device.type  # whatever a user's shell says
+    """Import DeepSpeed for `device`; late, because the import looks for an accelerator and prints lines."""
+    os.environ["DS_ACCELERATOR"] = device.type  # overrides the user's shell
     with _without_mlflow():
         import deepspeed
         import deepspeed.ops
@@ -196,8 +198,8 @@ def _import_deepspeed(device: torch.device) -> Any:
 
 
 def _ask_torch_for_memory() -> None:
-    """Where GPUs have names, as parts of one have (`CUDA_VISIBLE_DEVICES=MIG-…`), have DeepSpeed ask torch how much memory is free: at ZeRO
-    stages 1 and 2 it would ask NVIDIA's library by number, if that is installed, and end because a name is none."""
+    """If GPUs have names, as partitions have (`CUDA_VISIBLE_DEVICES=MIG-…`), have DeepSpeed ask torch how much memory is free: at ZeRO
+    stages 1 and 2 it would ask NVIDIA's library, if installed, by number, and fail because a name is not a number."""
     from deepspeed.accelerator import cuda_accelerator
 
     if not all(name.strip().isdigit() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")):
@@ -206,8 +208,7 @@ def _ask_torch_for_memory() -> None:
 
 @contextmanager
 def _without_mlflow() -> Iterator[None]:
-    """Let DeepSpeed find no MLflow: its autotuner, unused here, would import it,
-    which is 2–4 of the 7–9 s of processor time of a worker's start."""
+    """Hide MLflow from DeepSpeed, whose autotuner (unused here) would import it: 2–4 of the 7–9 s of CPU time of a worker's start."""
     if "mlflow" in sys.modules:
         yield
         return
@@ -219,9 +220,9 @@ def _without_mlflow() -> Iterator[None]:
 
 
 def _release(engine: Any, zero_stage: int) -> None:
-    """Take out what keeps an engine of DeepSpeed for as long as its process lives: the hooks of ZeRO 1 to 3; and at stage 3
-    a list of the modules of all engines, and what is remembered of each step. With the last engine of stage 3 goes what it put in place of
-    `torch.nn.functional.linear`, whose sums round differently. A worker of a group trains one encoder after another, and embeds by some."""
+    """Remove references that keep a DeepSpeed engine alive until its process ends: the hooks of ZeRO 1 to 3; at stage 3 also a list of the
+    modules of all engines, and a cache for each step. After the last engine of stage 3, restore `torch.nn.functional.linear`, whose
+    replacement rounds sums differently. A worker of a group trains several encoders in turn, and embeds with some."""
     engine.destroy()
     if zero_stage < 3:
         return
@@ -250,7 +251,7 @@ def _num_trained(module: nn.Module) -> int:
 
 
 def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int) -> dict[str, Any]:
-    """num_parameters: those that are trained."""
+    """num_parameters: number of trained parameters."""
     return {
         "train_micro_batch_size_per_gpu": 1,  # only counted by DeepSpeed, never used: batches are ours
         "gradient_accumulation_steps": 1,
@@ -271,6 +272,6 @@ def _config(optimization: Optimization, zero_stage: int, *, num_parameters: int)
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": 2**62,
         "wall_clock_breakdown": False,
-        # It would stop the GPU at every pass forward and at every step, for a speed that nobody reads.
+        # It would stop the GPU at every forward pass and at every step, for a speed that is not used.
         "timers": {"throughput": {"enabled": False}},
     }

@@ -1,49 +1,91 @@
-"""A training as each of its workers runs it: alone in its process, or as a rank of a group."""
+"""Run a training on one worker, alone or as a rank of a group."""
 
 from __future__ import annotations
 
 import time
 from contextlib import ExitStack, closing
 from functools import partial
+from typing import assert_never
 
 import torch
 import torch.distributed as dist
 
-from sentdist.execution.banks.lookup import bank_of
-from sentdist.execution.board.event_sink import EventSink
-from sentdist.execution.board.heartbeats import Heartbeats
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.banks.reader import bank_of
+from sentdist.execution.board.diagnosis import Heartbeats
+from sentdist.execution.board.events import progress_event
+from sentdist.execution.board.submissions import EventSink, Submission
 from sentdist.execution.demand import stage_demand
 from sentdist.execution.parallel.shards import build_over_ranks
+from sentdist.execution.prometheus import SENTENCES, add
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
 from sentdist.execution.training.checkpoints import RunningFolder, forget_running
-from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.reporter import ProgressReporter
-from sentdist.execution.training.resume import begin_or_resume, post_resumed, save_checkpoint
+from sentdist.execution.training.resume import CheckpointClock, begin_or_resume, post_resumed, save_checkpoint
+from sentdist.learning.checkpoint import DevScore
+from sentdist.learning.engine import TorchEngine
 from sentdist.learning.freed_memory import let_freed_memory_go
-from sentdist.plan.runtime import Runtime
+from sentdist.learning.loop import StepReport
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Rung, Tokens, Train
-from sentdist.stages.bank_place import placed
+from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.ranks import Ranks, ranks_here
 from sentdist.stages.rungs import events_until, from_rung, publish_training
-from sentdist.stages.start_encoder import load_start_tokenizer
-from sentdist.stages.tokens import TokensBody, tokens_stage
-from sentdist.stages.train import TrainSession
+from sentdist.stages.train import MakeEngine, TrainSession
+from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
 from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import RunHandle
+from sentdist.tracking.tracker import RunHandle, TrackedCurve
+
+
+def engine_of(runtime: Runtime, device: str) -> MakeEngine:
+    """Return a factory of the runtime's engine, which takes encoder and optimization."""
+    match runtime.engine:
+        case "torch":
+            return partial(TorchEngine, device=device)
+        case "deepspeed":  # it looks for a compiler as it is imported: only where it is used
+            from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
+
+            return partial(DeepSpeedEngine, zero_stage=runtime.zero_stage, device=device)
+    assert_never(runtime.engine)
+
+
+class ProgressReporter:
+    """Follows every event of a session; posts every tenth of the steps and every dev score. heartbeats: get the current step."""
+
+    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
+        self._stage = stage
+        self._session = session
+        self._sink = sink
+        self._run = run
+        self._heartbeats = heartbeats
+        self._num_steps = session.schedule.num_steps
+        self._curve = TrackedCurve(run, session.history, num_sent=len(session.history))
+        run.watch_system()
+        heartbeats.report_step(session.progress.step, self._num_steps)
+
+    def close(self) -> None:
+        """End the tracking run, after success or failure."""
+        self._run.close()
+
+    def on_event(self, event: StepReport | DevScore) -> None:
+        """Pass an event on; never raise and never wait."""
+        self._curve.follow()
+        self._heartbeats.report_step(self._session.progress.step, self._num_steps)
+        if isinstance(event, StepReport):
+            add(SENTENCES, event.num_sentences, kind=self._stage.kind)
+        progress = progress_event(self._stage, self._session, event)
+        if progress is not None:
+            self._sink.post(progress)
 
 
 def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
-    """Train as the first worker, together with the others where there are some.
-    It goes on from the last checkpoint if an earlier attempt left one; the board asks again when this process or the group is lost.
+    """Train as the first worker, together with any others, from the last checkpoint if there is one.
+
+    The board repeats the call if this process or the group is lost.
 
     Raises:
-        SentdistError: what a person must fix; of a group, raised on all workers at the same step.
-        Exception: what ends the process or the group.
+        SentdistError: an error that the user must fix; in a group, raised on all workers at the same step.
+        Exception: an error that ends the process or the group.
     """
     if sink.order is not None:
         sink.call_group()
@@ -55,7 +97,7 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
 
 
 def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
-    """One worker from start or checkpoint to the end; the first one tells of it and commits, the others give None."""
+    """Train on one worker to the end; the first one reports, commits and returns the artifact, the others return None."""
     started = time.perf_counter()
     ranks = ranks_here()
     with ranks.errors_on_all():  # one host of a cluster may have a GPU that its torch cannot use
@@ -85,11 +127,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunH
 
 
 def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
-    """Have all ranks make the tokens of the corpus together where there are none: a session of one rank would make all by itself.
-
-    Raises:
-        SentdistError: what one of them raised, on all of them.
-    """
+    """Make missing tokens of the corpus on all ranks together (one session would make all alone); all ranks raise the error of one."""
     if ranks.world_size == 1:
         return
     missing = ranks.from_first(partial(_missing_tokens, stage, context))
@@ -107,7 +145,7 @@ def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
-    """A session on every worker, or the error of one of them on every worker."""
+    """Start a session on every worker, or raise the error of one on all."""
     with ranks.errors_on_all():
         device = _device(context.runtime)
         bank = placed(bank_of(stage, context), stage, context, torch.device(device))
@@ -117,6 +155,6 @@ def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession
 def _device(runtime: Runtime) -> str:
     if not dist.is_initialized():
         return str(device_of(runtime))
-    from ray.train.torch import get_device  # seconds, which a worker without Ray Train never pays
+    from ray.train.torch import get_device  # takes seconds; not needed without Ray Train
 
     return str(get_device())

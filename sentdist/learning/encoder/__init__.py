@@ -1,1 +1,1 @@
-"""The encoder: a pretrained model, its batches and pooling, how it embeds many sentences, and how it is written to disk."""
+"""The encoder: load pretrained models, tokenize, attend, pool, embed many sentences, export."""

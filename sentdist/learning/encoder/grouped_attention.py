@@ -1,4 +1,4 @@
-"""Attention within sentences as products of matrices, sentences of similar length together: what serves where no kernel does."""
+"""Attention within sentences by batched matrix products over groups of similar length: the fallback without kernels."""
 
 from __future__ import annotations
 
@@ -10,29 +10,25 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from sentdist.learning.encoder.batch import sent_to
+from sentdist.learning.encoder.pooling import dropout_factors
 from sentdist.learning.encoder.private_torch import softmax_backward
-from sentdist.learning.encoder.regularizers import dropout_factors
-from sentdist.learning.kernels.band import Band
+from sentdist.learning.encoder.tokens import TokenBatch, inverse, sent_to
+from sentdist.learning.kernels.interface import Band
 
 _GROUP_COST = 600.0  # what one more group costs, in squared tokens of a sentence; measured on a CPU, flat between 300 and 1500
 
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroup:
-    """Sentences of similar length that are attended to in one batched product.
+    """Sentences of similar length that share one batched product."""
 
-    size: n·H, the products. length: L, that of the longest sentence. first_slot, first_weight:
-    where the group begins in buffers of all groups.
-    is_padding: (n·H, L) bool, true behind a sentence's end; None when all have length L.
-    """
-
-    size: int
-    length: int
-    first_slot: int
+    size: int  # n·H, the products
+    length: int  # L, of the longest sentence
+    first_slot: int  # start of the group in buffers of all groups, like first_weight
     first_weight: int
-    is_padding: Tensor | None
+    is_padding: Tensor | None  # (n·H, L) bool, true after a sentence's end; None if all have length L
 
     def rows(self, rows_P: Tensor) -> Tensor:
         """View this group's slots of a (P·H, head width) buffer as (n·H, L, head width)."""
@@ -45,25 +41,20 @@ class LengthGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class LengthGroups:
-    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer.
+    """The sentences of a flat tensor in groups of similar length, prepared once per step and read by every layer."""
 
-    groups: by rising length.
-    row_of_slot: (P·H,) which row of a (T·H, head width) tensor a slot of the groups reads; group by group as (n, H, L), padding included.
-    slot_of_row: (T·H,) the inverse. num_weights: attention weights of all groups, Σ n·H·L².
-    """
-
-    groups: tuple[LengthGroup, ...]
-    row_of_slot: Tensor
-    slot_of_row: Tensor
-    num_weights: int
+    groups: tuple[LengthGroup, ...]  # by rising length
+    row_of_slot: Tensor  # (P·H,) the row of a (T·H, head width) tensor that a slot reads; by group as (n, H, L), padding included
+    slot_of_row: Tensor  # (T·H,) the inverse
+    num_weights: int  # attention weights of all groups, Σ n·H·L²
     _hidden: dict[tuple[Band, int], Tensor] = field(default_factory=dict)
 
     def hide(self, scores: Tensor, group: LengthGroup, band: Band | None) -> None:
-        """Set scores of what a token does not see to minus infinity: of padding, and of what is outside the band.
+        """Set the scores of padding and of tokens outside the band to minus infinity.
 
-        Nothing reads what a slot of padding attends to, but it must see something, or its gradient would be no number.
+        Padding slots must see something, although their output is unused: otherwise their gradient would be NaN.
         """
-        if group.is_padding is not None and (band is None or band.after != 0):  # padding lies behind all that a causal token sees
+        if group.is_padding is not None and (band is None or band.after != 0):  # a causal token never sees padding
             scores.masked_fill_(group.is_padding[:, None, :], -torch.inf)
         if band is None:
             return
@@ -72,7 +63,7 @@ class LengthGroups:
             scores.masked_fill_(group.is_padding[:, :, None], 0.0)
 
     def seen(self, group: LengthGroup, band: Band, *, num_heads: int) -> Tensor:
-        """(L, L) or (n, 1, L, L) bool, true where `hide` hides nothing."""
+        """Return (L, L) or (n, 1, L, L) bool, true where `hide` hides nothing."""
         sees = ~self._outside(band, group.length)
         if group.is_padding is None or band.after == 0:
             return sees
@@ -86,7 +77,7 @@ class LengthGroups:
 
 
 def group_borders(sorted_lengths: np.ndarray, *, group_cost: float = _GROUP_COST) -> list[int]:
-    """Cut rising lengths into groups so that Σ n·L² + group_cost · (number of groups) is least; returns the borders 0 … S.
+    """Cut rising lengths into groups with the least Σ n·L² + group_cost · (number of groups); return the borders 0 … S.
 
     Exact dynamic program over the distinct lengths (at most as many as the longest sentence has tokens).
     """
@@ -147,8 +138,7 @@ def grouped_attention(
     band: Band | None,
     distances: Tensor | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
-    distances: see `Segments`."""
+    """softmax(q kᵀ · scale + distances) v within each sentence and band, (T, H, head width), weights dropped with probability `p`."""
     is_plain = p == 0.0 and distances is None and not torch.is_grad_enabled()
     if band is not None and is_plain and query.device.type == "cpu":
         return _without_derivative(grouped, query, key, value, band, scale=scale)
@@ -162,7 +152,7 @@ class GroupedAttention(torch.autograd.Function):
     """softmax(q kᵀ · scale + distances), dropped out, times v, group by group; all of (T·H, head width).
 
     Written by hand because autograd over a dozen groups a layer spends more time on bookkeeping than on arithmetic.
-    What does not depend on the shape of a group (scaling, dropout) is done once for the weights of all groups, which lie in one buffer.
+    What does not depend on the shape of a group (scaling, dropout) is done once for the weights of all groups, in one buffer.
     Scores, and the gradients of weights, are float32 where states are bfloat16: rounded scores of 60 make weights wrong by a tenth.
     """
 
@@ -209,7 +199,7 @@ class GroupedAttention(torch.autograd.Function):
         grad_weights, grad_scores = _exact(kept, len(kept)), _exact(kept, len(kept))
         weights = kept.to(grad_weights.dtype)
         for group in grouped.groups:
-            if group.is_padding is not None:  # a padded slot repeats a token, but nobody reads its output
+            if group.is_padding is not None:  # a padded slot repeats a token; its output is unused
                 group.rows(grad_P).masked_fill_(group.is_padding[:, :, None], 0.0)
             torch.bmm(group.weights(dropped).transpose(1, 2), group.rows(grad_P), out=group.rows(grad_value_P))
             _products(group.rows(grad_P), group.rows(value_P).transpose(1, 2), out=group.weights(grad_weights))
@@ -235,7 +225,7 @@ def _exact(like: Tensor, count: int) -> Tensor:
 
 
 def _products(rows: Tensor, columns: Tensor, *, out: Tensor) -> None:
-    """Batched products of matrices, not rounded to the type of these."""
+    """Compute batched matrix products, not rounded to the type of the inputs."""
     if rows.dtype == out.dtype:
         torch.bmm(rows, columns, out=out)
     elif rows.is_cuda:
@@ -245,20 +235,20 @@ def _products(rows: Tensor, columns: Tensor, *, out: Tensor) -> None:
 
 
 def _middle(distances: Tensor, length: int) -> Tensor:
-    """(H, 2 · length - 1): those within a sentence of that length."""
+    """Return (H, 2 · length - 1): the distances within a sentence of that length."""
     middle = distances.shape[1] // 2
     return distances[:, middle - length + 1 : middle + length]
 
 
 def _of_pairs(distances: Tensor, length: int) -> Tensor:
-    """(H, length, length): what is added to the score of each query and key."""
+    """Return (H, length, length): the number added to the score of each query and key."""
     return _middle(distances, length).unfold(1, length, 1).flip(1)
 
 
 def _by_distance(values: Tensor, num_heads: int) -> Tensor:
     """Sum (n·H, L, L) values of queries and keys by their distances: (H, 2L - 1) float32.
 
-    Written in rows of 2L numbers and read in rows of one less, each row stands one place further right than the row above it.
+    Written in rows of 2L numbers and read in rows of one less, each row shifts one place right of the row above it.
     """
     length = values.shape[-1]
     summed = values.unflatten(0, (-1, num_heads)).sum(dim=0, dtype=torch.float32).flip(1)
@@ -267,7 +257,7 @@ def _by_distance(values: Tensor, num_heads: int) -> Tensor:
 
 
 def _without_derivative(grouped: LengthGroups, query: Tensor, key: Tensor, value: Tensor, band: Band, *, scale: float) -> Tensor:
-    """By torch's own attention, group by group, which passes over what a causal token does not see. Without derivative and dropout."""
+    """Attend by torch's kernel, group by group, which skips what a causal token does not see. No derivative, no dropout."""
     num_tokens, num_heads, width = query.shape
     rows_P = [states.reshape(num_tokens * num_heads, width).index_select(0, grouped.row_of_slot) for states in (query, key, value)]
     contexts = []
@@ -279,3 +269,46 @@ def _without_derivative(grouped: LengthGroups, query: Tensor, key: Tensor, value
         )
         contexts.append(context.flatten(0, 2))
     return torch.cat(contexts).index_select(0, grouped.slot_of_row).view(query.shape)
+
+
+_PADDED_GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
+
+
+def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, every: bool, num_passes: int | None = None) -> list[Tensor]:
+    """Return hidden states as flat (T, D) tensors, computed in padded groups of similar length.
+
+    Places are computed on the host, to avoid waiting for a device; transformers itself waits where it checks a group's mask.
+    every: return all layers, embeddings first, instead of the last one. num_passes: number of groups; None: the cheapest; a group without a
+    sentence computes one and drops it.
+    """
+    device = tokens.token_ids.device
+    lengths = np.asarray(tokens.lengths)
+    starts = np.cumsum(lengths) - lengths
+    order = np.argsort(lengths, kind="stable")
+    padded_ids = torch.cat([tokens.token_ids, tokens.token_ids.new_full((1,), pad_id)])
+    groups, token_order = [], []
+    for first, last in pairwise(_borders(lengths[order], num_passes)):
+        members = order[first:last] if last > first else order[:1]
+        column = np.arange(int(lengths[members[-1]]))
+        inside = column < lengths[members][:, None]
+        places = np.where(inside, starts[members][:, None] + column, tokens.num_tokens)  # the last one is padding
+        token_ids = padded_ids.index_select(0, _there(places.ravel(), device)).view(places.shape)
+        mask = _there(inside.astype(np.int64), device)
+        output = model(input_ids=token_ids, attention_mask=mask, output_hidden_states=every)
+        inside &= last > first
+        real = _there(np.flatnonzero(inside), device)
+        layers = output.hidden_states if every else (output.last_hidden_state,)
+        groups.append([layer.flatten(0, 1).index_select(0, real) for layer in layers])
+        token_order.append(places[inside])
+    back = _there(inverse(np.concatenate(token_order)), device)
+    return [torch.cat(layer).index_select(0, back) for layer in zip(*groups, strict=True)]
+
+
+def _borders(sorted_lengths: np.ndarray, num_passes: int | None) -> list[int]:
+    if num_passes is None:
+        return group_borders(sorted_lengths, group_cost=_PADDED_GROUP_COST)
+    return [len(sorted_lengths) * number // num_passes for number in range(num_passes + 1)]
+
+
+def _there(values: np.ndarray, device: torch.device) -> Tensor:
+    return sent_to(torch.from_numpy(values), device)

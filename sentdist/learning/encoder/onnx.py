@@ -1,4 +1,4 @@
-"""An encoder as one ONNX graph: token ids and mask in, embeddings out; pooling, and where the folder has it Normalize, inside."""
+"""Export an encoder as one ONNX graph: token ids and mask in, embeddings out, with pooling and, if the folder has it, Normalize."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from sentdist.errors import EncoderError
+from sentdist.families import POOLINGS
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pretrained import auto_class
-from sentdist.learning.encoder.quiet import without_bars, without_reports
+from sentdist.learning.encoder.pretrained import auto_class, without_bars, without_reports
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.poolings import POOLINGS
 
 INPUTS = ("input_ids", "attention_mask")  # (S, T) int64, padded on the right with 0 in the mask
 OUTPUT = "sentence_embedding"  # (S, D) float32; the name that sentence-transformers gives it
@@ -32,11 +31,11 @@ PROBES = (
 
 
 def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> float:
-    """Write GRAPH and the tokenizer into `folder`; returns the largest difference from the encoder's own embeddings,
-    relative to their largest number. They have length 1 where the encoder `is_exported_normalized`.
+    """Write GRAPH and the tokenizer into `folder`; return the largest difference from the encoder's embeddings, relative to their largest
+    number.
 
-    Sentences and tokens are dynamic axes. checkpoint: the folder that `encoder` was loaded from;
-    its weights are read again, for a model that takes padded sentences. The graph is run by onnxruntime before this returns.
+    The embeddings have length 1 if the encoder `is_exported_normalized`. Sentences and tokens are dynamic axes. onnxruntime runs the graph
+    before this returns. The weights are read again from `checkpoint`, the encoder's folder, into a model for padded sentences.
 
     Raises:
         EncoderError: the ONNX packages are not installed, this architecture cannot be exported, or the graph gives other embeddings.
@@ -55,7 +54,7 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
             assert program is not None, "the exporter returns a program when it is given no file"
             program.save(str(folder / GRAPH))
         session = runtime.InferenceSession(str(folder / GRAPH), providers=["CPUExecutionProvider"])
-    except Exception as error:  # the exporter and onnxruntime raise whatever their layers raise
+    except Exception as error:  # exporter and onnxruntime have no common base class of errors
         raise EncoderError(
             where=f"encoder {checkpoint}: ONNX",
             found=f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}",
@@ -81,7 +80,7 @@ def export_onnx(folder: Path, encoder: SentenceEncoder, *, checkpoint: Path) -> 
 
 
 class PaddedEncoder(nn.Module):
-    """What an encoder's folder does at test, on padded sentences; only for export."""
+    """The test-time encoder on padded sentences; only for export."""
 
     def __init__(self, model: PreTrainedModel, encoder: SentenceEncoder) -> None:
         super().__init__()
@@ -91,7 +90,7 @@ class PaddedEncoder(nn.Module):
         self.normalize = encoder.is_exported_normalized
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """(S, D) embeddings of sentences (S, T)."""
+        """Return the (S, D) embeddings of sentences (S, T)."""
         every = self.pooling.layers is not None
         output = self.model(input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=every, return_dict=True)
         layers = output.hidden_states if every else (output.last_hidden_state,)
@@ -101,7 +100,7 @@ class PaddedEncoder(nn.Module):
 
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:
-    """The weights in a model with attention that is written out: fused kernels do not export the same way everywhere."""
+    """Load the weights with eager attention: fused kernels do not export the same way everywhere."""
     with without_bars(), without_reports():
         kind = auto_class(encoder.model.config)
         model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False)
@@ -118,9 +117,9 @@ def _padded_tokens(encoder: SentenceEncoder, sentences: tuple[str, ...]) -> tupl
     return ids, mask
 
 
-def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # a module without types of its own
+def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # an untyped module
     try:
-        import onnx  # noqa: F401 - torch's exporter needs both, and says so late
+        import onnx  # noqa: F401 - torch's exporter needs both, and fails late without
         import onnxruntime
         import onnxscript  # noqa: F401
     except ImportError as error:
@@ -135,7 +134,7 @@ def _runtime(checkpoint: Path):  # type: ignore[no-untyped-def]  # a module with
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The exporter warns of its own deprecations, of torchvision and of the names of axes."""
+    """Suppress the exporter's warnings about its own deprecations, torchvision and names of axes."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

@@ -1,4 +1,4 @@
-"""What a checkpoint's folder holds: configuration, tokenizer, weights."""
+"""Load configuration, tokenizer and weights of a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -20,12 +20,15 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 from sentdist.errors import EncoderError, brief, first_line
-from sentdist.families import Family, family_of, has_unread_decoder, why_padded, with_decoder
+from sentdist.families import POOLINGS, Family, family_of, has_unread_decoder, why_padded, with_decoder
+from sentdist.files import read_json, reading
 from sentdist.learning.encoder.declared import (
     OF_SENTENCES,
     REMEDY,
+    check_released_words,
     dense_width,
     modules,
     of_sentences,
@@ -33,10 +36,30 @@ from sentdist.learning.encoder.declared import (
     unlike_ours,
 )
 from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
-from sentdist.learning.encoder.nomic import check_released_words
-from sentdist.learning.encoder.quiet import without_bars, without_reports
-from sentdist.poolings import POOLINGS
-from sentdist.reading import read_json, reading
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Disable transformers' progress bars inside; restores the process's setting."""
+    was_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def without_reports() -> Iterator[None]:
+    """Disable transformers' report of unused weights inside, where leaving them out is intended."""
+    level = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+
 
 _ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
 _HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate")
@@ -52,27 +75,27 @@ EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a checkpoint folder; EncoderError where it has none, or one without words."""
+    """Load the tokenizer of a checkpoint folder; EncoderError if it has none, or one without words."""
     check_files(folder)
     with _reading(folder, "tokenizer"):
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         if of_sentences(folder).get("do_lower_case"):
             _read_in_lower_case(tokenizer)
-    # transformers 5 makes one out of nothing, to which all words are unknown.
+    # Without tokenizer files transformers 5 makes one to which all words are unknown.
     if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
         raise EncoderError(
             where=f"encoder {folder}",
             found="no tokenizer (a vocabulary of special tokens only)",
             expected="tokenizer.json, or the vocabulary files of its tokenizer",
-            remedy="Put the tokenizer files that belong to the model beside its weights.",
+            remedy="Put the model's tokenizer files beside its weights.",
         )
     return tokenizer
 
 
 def _read_in_lower_case(tokenizer: PreTrainedTokenizerBase) -> None:
-    """As sentence-transformers do where a folder asks for it, whatever the tokenizer's own files say."""
+    """Lower-case like sentence-transformers where a folder asks for it, independent of the tokenizer's own files."""
     if not tokenizer.is_fast:
-        raise ValueError("do_lower_case of sentence-transformers for a tokenizer that is not of the library tokenizers")
+        raise ValueError("do_lower_case of sentence-transformers with a tokenizer that is not fast (of the library tokenizers)")
     own = tokenizer.backend_tokenizer.normalizer
     tokenizer.backend_tokenizer.normalizer = normalizers.Sequence([normalizers.Lowercase(), *([] if own is None else [own])])
 
@@ -85,10 +108,10 @@ def load_model(
     initialization: str = "pretrained",
     layers: int | None = None,
 ) -> tuple[PreTrainedModel, str | None]:
-    """Load the model in float32 with its dropout probabilities set; returns it with the reason why it cannot run flat (None when it can).
+    """Load the model in float32 with its dropout probabilities set; return it with the reason why it cannot run flat (None if it can).
 
     initialization: "pretrained", or "random" for the architecture alone, with weights from torch's generator.
-    layers: the first so many transformer layers; None: all.
+    layers: keep the first so many transformer layers; None: all.
     """
     config = load_configuration(folder)
     family = family_of(config.to_dict())
@@ -120,7 +143,7 @@ def load_model(
             where=f"encoder {folder}",
             found=f"no weights for {missing[0]} and {len(missing) - 1} others",
             expected=f"all weights of a {type(model).__name__}",
-            remedy="The file holds another kind of model than its config.json says; export the encoder again.",
+            remedy="The file holds another kind of model than its config.json declares; export the encoder again.",
         )
     if any(name.startswith("pooler.") for name in report["missing_keys"]):
         model.pooler = None
@@ -129,18 +152,18 @@ def load_model(
 
 
 def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForTextEncoding]:
-    """What of transformers makes the encoder of a configuration, without the decoder beside it."""
+    """Return the transformers class that loads the encoder of a configuration without its decoder."""
     return AutoModelForTextEncoding if family_of(config.to_dict()).is_read_without_decoder else AutoModel
 
 
 def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
-    """Of most families transformers takes any attention; the rest have a module here, whose import takes a while."""
+    """Adapt families with own attention code here; transformers lets most families use any attention. The imports take a while."""
     if family.own_code == "t5":
-        from sentdist.learning.encoder.t5 import make_ready
+        from sentdist.learning.encoder.flat_models import make_ready
 
         make_ready(model, is_flat=is_flat)
     if family.own_code == "mpnet" and is_flat:
-        from sentdist.learning.encoder.mpnet import lay_flat
+        from sentdist.learning.encoder.flat_models import lay_flat
 
         lay_flat(model)
 
@@ -172,24 +195,24 @@ def _set_probability(config: PreTrainedConfig, names: tuple[str, ...], value: fl
 
 
 def load_configuration(folder: Path) -> PreTrainedConfig:
-    """The configuration of a checkpoint folder; EncoderError where there is none, or one of a size that no encoder has."""
+    """Load the configuration of a checkpoint folder; EncoderError if there is none, or one with a size that no encoder has."""
     check_files(folder)
     with _reading(folder, "configuration"):
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # else it asks in a terminal whether to run code
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # the default asks in a terminal whether to run code
         for name, most in MOST.items():
             value = getattr(config, name, None)
             if isinstance(value, int) and not 0 < value <= most:
                 raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
     check_released_words(config, folder)
-    # A checkpoint's own code never runs here; what is trained from it does not name that code.
+    # A checkpoint's own code never runs here; encoders trained from it do not refer to it.
     vars(config).pop("auto_map", None)
     return config
 
 
 def check_files(folder: Path) -> None:
-    """EncoderError for what no library would report well: pipes and devices for which it waits forever, JSON that is cut off.
+    """Raise EncoderError for files that libraries report badly: pipes and devices, which block forever, and truncated JSON.
 
-    A tokenizer.json that cannot be read may otherwise be passed over for older files beside it.
+    An unreadable tokenizer.json may otherwise be skipped for older files beside it.
     """
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.suffix in MODEL_SUFFIXES and not path.is_dir():
@@ -201,8 +224,7 @@ def check_files(folder: Path) -> None:
 
 @contextmanager
 def _reading(folder: Path, what: str) -> Iterator[None]:
-    """Tell whatever transformers raises as an EncoderError: its errors, and those of tokenizers and safetensors,
-    have no common ancestor."""
+    """Raise errors of transformers, tokenizers and safetensors, which have no common base class, as EncoderError."""
     try:
         yield
     except EncoderError:
@@ -217,11 +239,9 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
 
 
 def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
-    """Return the weights of the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the bias
-    where it has one. None where it has no such module, or the pooling no dense layer.
+    """Return the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the latter if present.
 
-    Raises:
-        EncoderError: that of `pooling` computes something else.
+    None without a Dense module or if the pooling has no dense layer; EncoderError if the layer of `pooling` computes something else.
     """
     known = POOLINGS[pooling]
     weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
@@ -232,15 +252,15 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
         raise EncoderError(
             where=f"encoder {folder}: dense layer",
             found="several in modules.json, or one whose config.json has no out_features",
-            expected="one, of a width that is said",
+            expected="one dense layer with a known width",
             remedy=f"Name the pooling {known.without_head} to leave it out, or export the encoder again.",
         )
     if "linear.weight" not in weights or weights["linear.weight"].shape[0] != width:
         raise EncoderError(
             where=f"encoder {folder}: dense layer",
             found=f"weights {brief({name: tuple(weight.shape) for name, weight in weights.items()})}",
-            expected=f"linear.weight to the width {width} that its config.json says (out_features)",
-            remedy="Weights and config.json are of two layers: fetch the folder again, or export the encoder again.",
+            expected=f"linear.weight to the width {width} of its config.json (out_features)",
+            remedy="Weights and config.json belong to different layers: fetch the folder again, or export the encoder again.",
         )
     if (unlike := unlike_ours(folder, pooling)) is not None:
         raise EncoderError(
@@ -253,10 +273,9 @@ def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
 
 
 def check_layer_weights(folder: Path, pooling: str) -> None:
-    """Compare a folder's weights of layers, which sentence-transformers can train, with the mean of layers that `pooling` computes.
+    """Raise EncoderError if a folder's layer weights, which sentence-transformers can train, differ from the mean of layers of `pooling`.
 
-    Raises:
-        EncoderError: others. Where the folder has none, or the pooling reads the last layer alone, nothing is compared.
+    Nothing is compared without weights in the folder, or if the pooling reads only the last layer.
     """
     layers = POOLINGS[pooling].layers
     found = None if layers is None else _module_weights(folder, "WeightedLayerPooling", what="a mean of layers")
@@ -270,13 +289,13 @@ def check_layer_weights(folder: Path, pooling: str) -> None:
         raise EncoderError(
             where=f"encoder {folder}: the mean of layers that modules.json declares",
             found=f"weights {', '.join(f'{share:.3g}' for share in shares.tolist())} of the layers",
-            expected=f"what {pooling} computes: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
+            expected=f"those of {pooling}: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
             remedy="Name another pooling to use only the transformer of this checkpoint.",
         )
 
 
 def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] | None:
-    """The weights of the first module of that kind in a sentence-transformers folder; None where there is no such module."""
+    """Return the weights of the first module of that kind in a sentence-transformers folder; None without one."""
     for module in modules(folder):
         if module["type"].rsplit(".", 1)[-1] == kind:
             file = folder / module["path"] / "model.safetensors"
@@ -288,10 +307,9 @@ def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] 
 
 
 def most_tokens_of_loaded(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
-    """As `most_tokens`, with what transformers knows where the files say nothing: at most 512 where that is no length either.
+    """Like `most_tokens`, with transformers' defaults where the files have no value: 512 if that is no length either.
 
-    Raises:
-        EncoderError: what is declared is no number of tokens.
+    EncoderError if the declared value is no number of tokens.
     """
     declared = of_sentences(folder).get("max_seq_length") or tokenizer.model_max_length
     if not isinstance(declared, int | float) or declared < 1:

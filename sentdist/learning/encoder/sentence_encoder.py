@@ -1,4 +1,4 @@
-"""The encoder: a Hugging Face model, its tokenizer and its pooling, mapping sentences without padding to embeddings."""
+"""The encoder: a Hugging Face model with tokenizer and pooling that embeds sentences without padding."""
 
 from __future__ import annotations
 
@@ -10,42 +10,40 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, brief, typed
-from sentdist.families import family_of, is_causal
-from sentdist.learning.encoder.batch import TokenBatch, collate
-from sentdist.learning.encoder.declared import check_has_embeddings, declared_pooling, ends_in_normalize
+from sentdist.errors import EncoderError, brief, did_you_mean, typed
+from sentdist.families import POOLINGS, family_of, is_causal
+from sentdist.learning.encoder.declared import check_can_embed, check_has_embeddings, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.flat_attention import Segments
 from sentdist.learning.encoder.fused_layer import fuse_layers
-from sentdist.learning.encoder.padded import padded_layers
-from sentdist.learning.encoder.pooling import PoolingHead, pool
+from sentdist.learning.encoder.grouped_attention import padded_layers
+from sentdist.learning.encoder.pooling import PoolingHead, pool, replace_dropout
 from sentdist.learning.encoder.pretrained import (
     check_layer_weights,
     load_model,
     load_tokenizer,
     most_tokens_of_loaded,
     saved_head,
+    without_bars,
 )
-from sentdist.learning.encoder.quiet import without_bars
-from sentdist.learning.encoder.refused import check_can_embed
-from sentdist.learning.encoder.regularizers import replace_dropout
-from sentdist.learning.encoder.tokenizing import token_ids
+from sentdist.learning.encoder.tokens import TokenBatch, collate, token_ids
 from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
-from sentdist.learning.products import recomputed_within, rows_multiple
-from sentdist.learning.word_rows import WordRows
-from sentdist.poolings import POOLINGS
-from sentdist.spelling import did_you_mean
+from sentdist.learning.gradient_buckets import WordRows
+from sentdist.learning.precision import recomputed_within, rows_multiple
 
-PASSES_IN_STEP = 4  # through a model that runs padded, where ranks pass in step: about as many as a batch of short sentences asks for
+PASSES_IN_STEP = 4  # of a padded model with equal passes on all ranks: about as many as a batch of short sentences needs
 
 
 class SentenceEncoder(nn.Module):
     """Maps S sentences to S embeddings of width D.
 
-    tokenizer, max_length (tokens, special ones included), width (D), pooling (a key of POOLINGS).
-    padded_reason: why this model runs padded, in groups of similar length, rather than flat; None when it runs flat. Callers log it once.
-    dense_weights: of a layer whose shape that of its pooling has (see PoolingHead).
-    is_exported_normalized: its folder asks sentence-transformers for embeddings of length 1, and so will the one that `save` writes.
+    Args:
+        pooling: a key of POOLINGS.
+        max_length: tokens, special ones included.
+        padded_reason: why this model runs padded, in groups of similar length, rather than flat; None: it runs flat. Callers log it once.
+        dense_weights: of the layer that gives the pooling's head its shape (see PoolingHead).
+        is_exported_normalized: `save` writes a folder whose embeddings have length 1 in sentence-transformers, like the one it was loaded
+            from.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class SentenceEncoder(nn.Module):
         config = model.config.to_dict()
         self._is_causal = is_causal(config)
         self._family = family_of(config)
-        self._without_cache = {"use_cache": False} if self._is_causal else {}  # of what a decoder would need to write on
+        self._without_cache = {"use_cache": False} if self._is_causal else {}  # no cache for generation
         # The model's own pooler never reaches the loss: kept out of the parameters (DDP and ZeRO wait for its gradient), in the export.
         self._unused_pooler = (model._modules.get("pooler"),)
         if self._unused_pooler[0] is not None:
@@ -102,12 +100,15 @@ class SentenceEncoder(nn.Module):
     ) -> SentenceEncoder:
         """Load a checkpoint by hub id and revision, by path, or by a name in PACKAGED_ENCODERS, with float32 weights.
 
-        pooling: None takes what the folder declares (sentence-transformers' modules.json), else "mean".
-        max_length: None takes what the checkpoint declares. attention_dropout, hidden_dropout: None keeps the checkpoint's own.
-        drophead: probability of dropping an attention head, in [0, 1); only for models that run flat.
-        initialization: "pretrained", or "random": only architecture and tokenizer are taken, all weights come from torch's generator.
-        layers: keep the first so many transformer layers; None keeps all.
-        Raises EncoderError.
+        Args:
+            pooling: None: as the folder declares (sentence-transformers' modules.json), else "mean".
+            max_length: None: as the checkpoint declares.
+            attention_dropout, hidden_dropout: None: the checkpoint's own.
+            drophead: probability of dropping an attention head, in [0, 1); only for models that run flat.
+            initialization: "pretrained", or "random": take architecture and tokenizer only, with weights from torch's generator.
+            layers: keep the first so many transformer layers; None: all.
+        Raises:
+            EncoderError: the checkpoint or a value cannot be used.
         """
         folder = find_checkpoint(checkpoint, revision=revision)
         check_can_embed(folder, where=f"encoder {folder}")
@@ -140,7 +141,7 @@ class SentenceEncoder(nn.Module):
 
     @property
     def initializer_range(self) -> float:
-        """The deviation of a new layer's weights; 0.02, as of BERT, where the family does not say."""
+        """Standard deviation of a new layer's weights; 0.02, as in BERT, if the family has none."""
         return float(getattr(self.model.config, "initializer_range", 0.02))
 
     @property
@@ -152,42 +153,44 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def tokenize(self, sentences: Sequence[str], *, max_length: int | None = None) -> TokenBatch:
-        """Turn sentences into a TokenBatch on the host, truncated to `max_length` tokens (default: the encoder's own) and counted.
+        """Tokenize sentences into a TokenBatch on the host, truncated to `max_length` tokens (default: the encoder's own) and counted.
 
-        Raises DataError on an empty sentence, EncoderError on a length that the model has no positions for.
+        DataError for an empty sentence, EncoderError for a length without positions in the model.
         """
         ids, num_truncated = token_ids(self.tokenizer, sentences, max_length=self.checked_length(max_length))
         return collate(ids, num_truncated=num_truncated)
 
     def checked_length(self, max_length: int | None) -> int:
-        """The length that sentences are truncated to (default: the encoder's own); EncoderError where the model has no positions for it."""
+        """Return the length that sentences are truncated to (default: the encoder's own); EncoderError without positions for it."""
         return _checked_length(max_length, self.max_length, Path(str(self.model.config.name_or_path)))
 
     def recompute_layers(self) -> None:
-        """While training, keep only what goes into each transformer layer and compute the rest again in the backward pass, with the same
-        random numbers: less memory for long sentences and large models, at the price of a second forward pass. Changes no number.
+        """In training, keep only the input of each transformer layer and recompute the rest in the backward pass, with the same random
+        numbers.
 
-        Raises:
-            EncoderError: the model cannot.
+        Saves memory for long sentences and large models, costs a second forward pass, changes no number. EncoderError if the model cannot.
         """
         if not self.model.supports_gradient_checkpointing:
             raise EncoderError(
                 where=f"encoder {self.model.config.name_or_path}: runtime.recompute_layers",
                 found=f"{typed(self.model)}, whose layers cannot be recomputed",
-                expected="a model that transformers can checkpoint layer by layer",
+                expected="a model with gradient checkpointing in transformers",
                 remedy="Set runtime.recompute_layers=false; runtime.micro_batch saves memory, too.",
             )
         self.model.activation_checkpointing_enable({"use_reentrant": False, "context_fn": recomputed_within})
 
     def pass_in_step(self) -> None:
-        """From now on a model that runs padded is called a fixed number of times for each batch. Under ZeRO stage 3 ranks gather parameters
-        together in each call, so a rank with one call more would wait for the others forever. Changes results in their last digits only.
+        """From now on, call a model that runs padded a fixed number of times for each batch, which changes only the last digits of results.
+
+        Under ZeRO stage 3 ranks gather parameters together in each call, so a rank with one call more would wait for the others forever.
         """
         self._num_passes = PASSES_IN_STEP
 
     def watched_words(self, learner: nn.Module) -> WordRows | None:
-        """What notes from now on which rows of the word embeddings each pass of a training reads. None: they are not trained, or another
-        module of the learner has the same matrix, as the head of masked language modelling, from which all rows have a gradient."""
+        """Return the record, kept from now on, of the word embedding rows that each training pass reads.
+
+        None: they are not trained, or another module of the learner shares the matrix, like the masked language modelling head.
+        """
         words = cast(nn.Parameter, cast(nn.Embedding, self.model.get_input_embeddings()).weight)
         users = [module for module in learner.modules() if any(one is words for one in module.parameters(recurse=False))]
         self._word_rows = WordRows(words, padding=self._padding) if words.requires_grad and len(users) == 1 else None
@@ -196,9 +199,10 @@ class SentenceEncoder(nn.Module):
     def forward(self, tokens: TokenBatch, *, behind: int = 0) -> Tensor:
         """Return the embeddings (S, D) in float32, in the order of the sentences, not normalized.
 
-        behind: so many tokens at the beginning of each, those of a prompt, are read and not pooled."""
+        behind: the first so many tokens of each sentence, those of a prompt, are read and not pooled.
+        """
         filled = self._filled(tokens)
-        pooled = tokens.to(self.device) if behind else filled  # what fills a batch may be shorter than the prompt
+        pooled = tokens.to(self.device) if behind else filled  # filler sentences may be shorter than the prompt
         embeddings_SD = pool(self._layers(filled), pooled, pooling=self.pooling, training=self.training, behind=behind)
         if pooled.num_sentences > tokens.num_sentences:
             embeddings_SD = embeddings_SD[: tokens.num_sentences]
@@ -207,12 +211,11 @@ class SentenceEncoder(nn.Module):
         return embeddings_SD
 
     def token_states(self, tokens: TokenBatch) -> Tensor:
-        """Return the last layer's states (T, D) of all tokens, in their order, with their graph; no pooling and no head take part."""
+        """Return the last layer's states (T, D) of all tokens, in their order, with their graph, without pooling and head."""
         return self._layers(self._filled(tokens))[-1][: tokens.num_tokens]
 
     def _filled(self, tokens: TokenBatch) -> TokenBatch:
-        """The batch on the encoder's device, with sentences of no meaning behind its own where few sizes are faster. A model that runs
-        padded has sizes of its own."""
+        """Return the batch on the encoder's device; a flat model gets filler sentences where few sizes are faster."""
         if self._word_rows is not None and self.training and torch.is_grad_enabled():
             self._word_rows.read(tokens.token_ids)
         tokens = tokens.to(self.device)
@@ -252,8 +255,9 @@ class SentenceEncoder(nn.Module):
         return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]
 
     def save(self, path: Path, *, card: EncoderCard) -> None:
-        """Write a sentence-transformers folder that gives this encoder's test-time embeddings, of length 1 if `is_exported_normalized`;
-        see write_folder.py."""
+        """Write a sentence-transformers folder with this encoder's test-time embeddings, of length 1 if `is_exported_normalized`; see
+        write_folder.py.
+        """
         with without_bars():
             write_folder(
                 path,
@@ -297,7 +301,7 @@ def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
         where=f"encoder {folder}: max_length",
         found=str(max_length),
         expected=f"3 to {longest} tokens, special ones included",
-        remedy="Shorten max_length, or take a checkpoint with more positions.",
+        remedy="Lower max_length, or use a checkpoint with more positions.",
     )
 
 

@@ -1,26 +1,109 @@
-"""Writing an encoder as a folder that sentence-transformers and transformers load.
+"""Write an encoder as a folder that sentence-transformers and transformers load, with its model card.
 
-The folder holds what acts at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
-A Normalize module comes last where the base checkpoint has one: who searches by dot products with the base goes on so with what was
-trained of it. `SentenceEncoder` itself never normalizes: losses and cosines read what pooling gives.
-It is written by sentence-transformers 6.2, then put into the layout that older versions read, too.
+The folder holds what is used at test: the head of `cls_mlp` and `mean_dense` as a Dense module, none for `cls_mlp_train_only`.
+A Normalize module comes last if the base checkpoint has one, so that dot products work as with the base.
+`SentenceEncoder` itself never normalizes: losses and cosines read the pooled embeddings.
+It is written by sentence-transformers 6.2, then converted to the layout that older versions read, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 import torch
+from huggingface_hub import EvalResult, ModelCard
+from huggingface_hub.repocard import metadata_load
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
+from yaml import YAMLError
 
-from sentdist.learning.encoder.card import EncoderCard, add_training_facts, card_data
+from sentdist.families import POOLINGS
 from sentdist.learning.encoder.declared import write_classic
 from sentdist.learning.encoder.pooling import PoolingHead
-from sentdist.poolings import POOLINGS
+from sentdist.text import markdown_table, markdown_text
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformerModelCardData
+
+
+HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # in sentence-transformers' card of a model without a base
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderCard:
+    """The facts of a model card."""
+
+    base_model: str  # hub id or name of the model that training started from
+    base_revision: str | None = None
+    is_on_hub: bool = False  # the name is a hub id, which cards link to
+    data: tuple[str, ...] = ()  # names of the training tables
+    objective: str | None  # what was minimized; None: nothing, the weights are those of the base model
+    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)  # None: not set, not shown
+    scores: Mapping[str, float] = field(default_factory=dict)  # task -> value, e.g. Spearman × 100; the name includes the metric
+    language: tuple[str, ...] = ()  # from the base model's own card
+    license: str | None = None
+    prompts: str = ""  # a sentence on prompts; "": none
+
+
+def language_of(folder: Path) -> tuple[str, ...]:
+    """Return the languages on the card in an encoder's folder; empty without any, or if the card cannot be read."""
+    try:
+        found = (metadata_load(folder / "README.md") or {}).get("language")
+    except (OSError, ValueError, YAMLError):
+        return ()
+    return tuple(one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
+
+
+def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
+    """Fill sentence-transformers' card data without requests to the hub.
+
+    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make,
+    so the data are in our own table.
+    """
+    from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
+
+    data = SentenceTransformerModelCardData(
+        language=list(card.language), license=card.license, local_files_only=True, generate_widget_examples=False
+    )
+    if card.is_on_hub and card.objective is not None:  # the field becomes a link to the hub after "finetuned from"
+        data.base_model = card.base_model
+        data.base_model_revision = card.base_revision
+    return data
+
+
+def add_training_facts(folder: Path, card: EncoderCard) -> None:
+    """Add objective, hyper-parameters and scores to the README.md that sentence-transformers wrote into `folder`."""
+    readme = ModelCard.load(folder / "README.md")
+    objective = card.objective or "none: the weights are those of the base model"
+    base_model = card.base_model if card.base_revision is None else f"{card.base_model} at {card.base_revision}"
+    rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none"}
+    rows |= {"prompts": card.prompts} if card.prompts else {}
+    rows |= {name: str(value) for name, value in card.hyperparameters.items() if value is not None}
+    if card.objective is None:
+        readme.text = HOW_MADE.sub(r"\1.", readme.text)
+    sections = ["## How it was trained", _table(("setting", "value"), rows)]
+    if card.scores:
+        sections += ["## Scores", _table(("task", "score"), {name: f"{score:.2f}" for name, score in card.scores.items()})]
+        readme.data.model_name = f"sentdist {objective}"
+        readme.data.eval_results = [
+            EvalResult(
+                task_type="sentence-similarity", dataset_type="sentdist", dataset_name=task, metric_type="score", metric_value=float(score)
+            )
+            for task, score in card.scores.items()
+        ]
+    readme.text += "\n" + "\n\n".join(sections) + "\n"
+    readme.save(folder / "README.md")
+
+
+def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
+    return markdown_table(header, [(markdown_text(name), markdown_text(value)) for name, value in rows.items()], num_left=2)
+
 
 __all__ = ["EncoderCard", "write_folder"]
 
@@ -39,7 +122,7 @@ def write_folder(
 ) -> None:
     """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
 
-    pooler: the model's own unused pooler, put back so that AutoModel finds every weight it expects.
+    pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
     """
     from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
     from sentence_transformers.base.modules.transformer import Transformer
@@ -79,7 +162,7 @@ def _save_plain(
 
 @contextmanager
 def no_wrappers() -> Iterator[None]:
-    """Have transformers save models as they are. It would look whether DeepSpeed wraps them, and import it for that: 2.3 s."""
+    """Let transformers save models as they are; it would import DeepSpeed to look for its wrapper, in 2.3 s."""
     unwrap = modeling_utils.unwrap_model
     modeling_utils.unwrap_model = lambda model, recursive=False: model
     try:

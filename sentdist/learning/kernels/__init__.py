@@ -1,2 +1,1 @@
-"""What a transformer layer does between its matrix products: in C++ for processors (`cpp_kernels`), in Triton for GPUs (`triton_kernels`),
-each compiled where it runs, once. Both modules have the functions of `interface.Kernels`."""
+"""Kernels for a transformer layer between matrix products: `cpp_kernels` for CPUs, `triton_kernels` for GPUs, compiled on first use."""

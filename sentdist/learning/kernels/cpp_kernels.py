@@ -1,6 +1,6 @@
-"""The kernels in C++ as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32.
+"""The C++ kernels as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32.
 
-What has no docstring is explained in `interface.Kernels`.
+`interface.Kernels` documents the functions without a docstring.
 """
 
 from __future__ import annotations
@@ -11,19 +11,18 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning import products
-from sentdist.learning.kernels.band import Band
+from sentdist.learning import precision
 from sentdist.learning.kernels.cpp_library import load_library
-from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, DropoutMask, QueryKeyValue, Triple
+from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, Band, DropoutMask, QueryKeyValue, Triple
 
-LANES = 16  # widths are multiples of it
+LANES = 16  # supported widths are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
 _int64, _float = ctypes.c_int64, ctypes.c_float
 _ALL = 2**32  # tokens: more than a sentence has
 
 
 def why_unavailable() -> str | None:
-    """The reason why this machine has no kernels; None where it has. The first question of a user builds them."""
+    """Return why this machine has no C++ kernels, else None. A user's first call builds them."""
     library = load_library()
     return library if isinstance(library, str) else None
 
@@ -34,17 +33,17 @@ def supports_layer(*tensors: Tensor, product_dtype: torch.dtype) -> bool:
 
 
 def supports_attention(*qkv: Tensor) -> bool:
-    """Whether they take these queries, keys and values, which need not be whole lanes wide, and can run here."""
+    """Whether they take these queries, keys and values, whose width need not be a multiple of LANES, and can run here."""
     return qkv[0].dtype in DTYPES and all(_is_supported(one, qkv[0].dtype) for one in qkv) and why_unavailable() is None
 
 
 def _is_supported(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """A shard that is not gathered is empty, or of a type of its own, as a fake tensor is."""
+    """An ungathered shard is empty or has its own type, like a fake tensor."""
     return type(tensor) in (Tensor, nn.Parameter) and tensor.device.type == "cpu" and tensor.dtype == dtype and tensor.numel() > 0
 
 
 def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-    """A value is zeroed with its probability to 2⁻³²."""
+    """See `Kernels`; a value is zeroed with its probability to 2⁻³²."""
     if not any(probabilities):
         return (None,) * len(probabilities)
     seeds = torch.empty(len(probabilities), dtype=torch.int64, device=device).random_().tolist()
@@ -54,7 +53,7 @@ def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> 
 def attention(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """The statistics are (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
+    """See `Kernels`. The statistics are (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
 
     Places of the weights, for the mask: sentence by sentence, head by head, query by query, key by key.
     """
@@ -70,13 +69,7 @@ def attention(
 
 
 def attention_backward(
-    qkv: QueryKeyValue,
-    layout: AttentionLayout,
-    dropout_mask: DropoutMask | None,
-    *,
-    grad: Tensor,
-    statistics: Tensor | None,
-    out: Triple,
+    qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, grad: Tensor, statistics: Tensor | None, out: Triple
 ) -> Tensor | None:
     assert all(rows.stride() == out[0].stride() for rows in out)
     grad_distances = None if layout.distances is None else torch.empty_like(layout.distances)
@@ -152,18 +145,18 @@ def column_sums(values: Tensor) -> Tensor:
 
 
 def add_to(sums: Tensor, values: Tensor) -> Tensor:
-    """Add (T, W) values of either type to float32 sums, in place; returns these."""
+    """Add (T, W) values of either type to float32 sums, in place; return the sums."""
     assert sums.shape == values.shape
     _run("add_to", values.dtype, _pointer(values), _int64(values.numel()), _pointer(sums))
     return sums
 
 
 def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return add_to(sums, products.product(left, right))
+    return add_to(sums, precision.product(left, right))
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
-    return products.product(grad.t(), inputs).float()
+    return precision.product(grad.t(), inputs).float()
 
 
 def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None) -> tuple[object, ...]:
@@ -178,13 +171,13 @@ def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_ma
 
 
 def _reach(band: Band | None) -> tuple[int, int]:
-    """How many tokens before its own one sees, and how many behind it."""
+    """Return how many tokens a token sees before and after itself."""
     before, after = (None, None) if band is None else (band.before, band.after)
     return _ALL if before is None else before, _ALL if after is None else after
 
 
 def _dropout_arguments(dropout_mask: DropoutMask | None) -> tuple[object, object, object]:
-    """Its seed, below which number of 32 bits a value is dropped, and the factor of what is kept."""
+    """Return the seed, the 32-bit threshold below which a value is dropped, and the factor of kept values."""
     if dropout_mask is None:
         return ctypes.c_uint64(0), ctypes.c_uint32(0), _float(1.0)
     assert isinstance(dropout_mask.seed, int)
@@ -192,13 +185,13 @@ def _dropout_arguments(dropout_mask: DropoutMask | None) -> tuple[object, object
 
 
 def _pointer(tensor: Tensor | None) -> ctypes.c_void_p:
-    """To a whole tensor, its rows one behind the other."""
+    """Return a pointer to a contiguous tensor."""
     assert tensor is None or tensor.is_contiguous()
     return ctypes.c_void_p(None if tensor is None else tensor.data_ptr())
 
 
 def _strided_pointer(rows: Tensor) -> ctypes.c_void_p:
-    """To the first of rows with a stride of their own."""
+    """Return a pointer to the first of strided rows."""
     return ctypes.c_void_p(rows.data_ptr())
 
 

@@ -1,4 +1,4 @@
-"""The library of the kernels in C++: built once a user on this machine and kept, or why there is none. Knows nothing of torch."""
+"""Build, cache and load the C++ kernel library, once per user and machine; name the kernels in use. Does not import torch."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ import platform
 import shutil
 import stat
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
-from sentdist.cache import cache_folder
-from sentdist.durable import whole_file
 from sentdist.errors import brief, first_line
+from sentdist.files import cache_folder, whole_file
 
 SOURCES = ("rows.cpp", "attention.cpp")
 HEADERS = ("lanes.h", "heads.h")
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall")
-_COMPILERS = ("g++", "c++")  # what Clang calls for a parallel loop is in no library of torch
-_PARALLEL_LOOP = "GOMP_parallel"  # what GCC calls for a parallel loop; LLVM's library has it, too
+_COMPILERS = ("g++", "c++")  # no Clang: torch's libraries lack its function for parallel loops
+_PARALLEL_LOOP = "GOMP_parallel"  # GCC's function for parallel loops; LLVM's library has it, too
 _BUILD_TIMEOUT_S = 300.0
 
 
 class NoKernelsError(Exception):
-    """Why this machine has none, in a few words."""
+    """Why this machine has no C++ kernels."""
 
 
 @cache
 def load_library() -> ctypes.CDLL | str:
-    """The library, loaded into this process, into which torch is; or the reason why layers are computed without it."""
+    """Load the library into this process, which has loaded torch; or return the reason why it is not available."""
     try:
         return _load(find_or_build())
     except NoKernelsError as reason:
         return str(reason)
-    except (OSError, RuntimeError) as error:  # a folder that cannot be written, a user without a home
+    except (OSError, RuntimeError) as error:  # e.g. a folder that is not writable, a user without a home
         return f"they could not be built ({first_line(error)})"
 
 
 def loaded_name() -> str | None:
-    """What names the library that this process has loaded: it changes with sources, compiler and processor. None where it has none."""
+    """Return the name of the loaded library, which changes with sources, compiler and processor; None if it is not loaded."""
     library = load_library() if load_library.cache_info().currsize else None
     return Path(library._name).stem if isinstance(library, ctypes.CDLL) else None
 
 
 def find_or_build() -> Path:
-    """The file of the library: found where a process of this user built it before, or built, in about 3 seconds.
+    """Return the library file that a process of this user built before, or build it in about 3 seconds.
 
     Raises:
-        NoKernelsError: it cannot be.
+        NoKernelsError: it cannot be built.
     """
     if platform.system() != "Linux":
-        raise NoKernelsError(f"they are built on Linux only, this is {platform.system()}")
+        raise NoKernelsError(f"they are built on Linux only, not on {platform.system()}")
     named = [name for name in (os.environ.get("CXX"), *_COMPILERS) if name and "clang" not in name]
     compiler = next(filter(None, map(shutil.which, named)), None)
     if compiler is None:
@@ -75,7 +75,7 @@ def find_or_build() -> Path:
 
 
 def _is_whole(file: Path) -> bool:
-    """Whether it is as it was built: a library that was cut off ends the process that loads it."""
+    """Whether the file is as it was built: loading a truncated library ends the process."""
     try:
         return _checksum_of(file).read_text() == _sha256(file)
     except FileNotFoundError:
@@ -91,7 +91,7 @@ def _sha256(file: Path) -> str:
 
 
 def _private_folder() -> Path:
-    """Where code of this user lies that others cannot replace."""
+    """Return the user's folder for code, which others cannot replace."""
     folder = cache_folder("kernels")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,14 +99,14 @@ def _private_folder() -> Path:
     except OSError as error:
         raise NoKernelsError(f"{folder} cannot be made ({error.strerror})") from None
     if is_at.st_uid != os.getuid():
-        raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to a folder of your own")
+        raise NoKernelsError(f"{folder} belongs to another user: set SENTDIST_CACHE to your own folder")
     if not stat.S_ISDIR(is_at.st_mode) or is_at.st_mode & 0o022:
         raise NoKernelsError(f"others may write into {folder}: chmod 700 it, or remove it")
     return folder
 
 
 def _digest(compiler: str) -> str:
-    """What the library depends on: its sources, how and by what it is compiled, and the processor that it is made for."""
+    """Digest what the library depends on: sources, compiler and flags, processor."""
     found = hashlib.sha256()
     for name in (*HEADERS, *SOURCES):
         found.update((Path(__file__).parent / name).read_bytes())
@@ -120,14 +120,14 @@ def _architecture() -> str:
 
 
 def _processor() -> str:
-    """The lines of /proc/cpuinfo that say what a compiler may use; a home folder may be shared by machines of several kinds."""
+    """Return the lines of /proc/cpuinfo that affect the compiler; machines of several kinds may share a home folder."""
     lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
     return "\n".join(sorted({line for line in lines if line.split("\t")[0].strip() in ("flags", "Features", "model name", "CPU part")}))
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time build: the others find what it built."""
+    """Let one process at a time build; the others find its result."""
     with (folder / "lock").open("w") as lock:
         with suppress(OSError):  # a file system without locks: built twice at worst
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -140,7 +140,7 @@ def _build(compiler: str, file: Path) -> None:
         objects = [f"{scratch}/{number}.o" for number in range(len(sources))]
         for source, compiled in zip(sources, objects, strict=True):
             _run([compiler, *FLAGS, _architecture(), "-fopenmp", "-c", source, "-o", compiled])
-        # Linked without OpenMP: what it calls is found in the library that torch has loaded, whose threads both then share.
+        # Linked without OpenMP: its functions come from the library that torch has loaded, so both share its threads.
         _run([compiler, "-shared", *objects, "-o", str(made)])
 
 
@@ -150,8 +150,8 @@ def _run(command: list[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NoKernelsError(f"{command[0]} did not run ({first_line(error)})") from None
     if ran.returncode != 0:
-        said = next((line for line in ran.stderr.splitlines() if "error" in line), f"exit code {ran.returncode}")
-        raise NoKernelsError(f"{command[0]} could not compile them ({brief(said)})")
+        reason = next((line for line in ran.stderr.splitlines() if "error" in line), f"exit code {ran.returncode}")
+        raise NoKernelsError(f"{command[0]} could not compile them ({brief(reason)})")
 
 
 def _load(file: Path) -> ctypes.CDLL:
@@ -160,13 +160,23 @@ def _load(file: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(file), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as error:
-        raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it, and it is built again") from None
+        raise NoKernelsError(f"{file} could not be loaded ({first_line(error)}); remove it to build it again") from None
 
 
 def _make_openmp_visible() -> None:
-    """Make the OpenMP library that torch has loaded visible to what is loaded after it."""
+    """Make the OpenMP library that torch has loaded visible to libraries loaded after it."""
     mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "omp" in line.rsplit("/", 1)[-1]}
     for path in sorted(mapped):
         if hasattr(ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL), _PARALLEL_LOOP):
             return
-    raise NoKernelsError("this build of torch has no OpenMP whose threads they could share")
+    raise NoKernelsError("this build of torch has no OpenMP library to share")
+
+
+_TRITON_KERNELS = "sentdist.learning.kernels.triton_kernels"
+
+
+def used_kernels() -> str | None:
+    """Return the names of the loaded C++ library and of the Triton kernels that have run; None if there are none."""
+    in_triton = sys.modules.get(_TRITON_KERNELS)
+    names = [loaded_name(), in_triton.used_names() if in_triton is not None else None]
+    return "; ".join(name for name in names if name) or None

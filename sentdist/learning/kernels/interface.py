@@ -1,7 +1,7 @@
-"""What kernels take and give, and the functions that those in C++ and those in Triton both have: here is what each of them means.
+"""Inputs, outputs and functions of the kernels, which C++ and Triton both implement.
 
 Tensors of tokens are (T, W) in float32 or in the type of the products; biases and the norms' weights (W,) in float32. `grad_x` is the
-gradient of x. Python has no way to give a function the signature of a protocol: tests/unit/learning/test_kernel_signatures.py holds the
+gradient of x. Python cannot give a function the signature of a protocol: tests/unit/learning/test_kernel_signatures.py holds the
 modules to these, word for word.
 """
 
@@ -14,17 +14,53 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels.band import Band
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """A token at place i of its sentence sees those from i - before to i + after. None: all on that side."""
+
+    before: int | None
+    after: int | None
+
+    @property
+    def is_whole_past(self) -> bool:
+        """Whether a token sees itself and all before it, and nothing else."""
+        return self.before is None and self.after == 0
+
+    def hidden(self, length: int, device: torch.device) -> Tensor:
+        """Return (L, L) bool, true where the token of a row does not see that of a column."""
+        place = torch.arange(length, device=device)
+        distance = place[None, :] - place[:, None]
+        is_hidden = torch.zeros_like(distance, dtype=torch.bool)
+        if self.after is not None:
+            is_hidden |= distance > self.after
+        if self.before is not None:
+            is_hidden |= distance < -self.before
+        return is_hidden
+
+
+def band_of(*, is_causal: bool, window: int | None, longest: int) -> Band | None:
+    """Return the band of a layer; None if every token sees its whole sentence.
+
+    Args:
+        window: as in transformers: tokens before a token, itself included; unless causal, as many after it.
+        longest: tokens of the longest sentence; a window that holds it hides nothing.
+    """
+    reach = None if window is None or window >= longest else window - 1
+    if is_causal:
+        return Band(before=reach, after=0) if longest > 1 else None
+    return None if reach is None else Band(before=reach, after=reach)
+
 
 Triple = tuple[Tensor, Tensor, Tensor]  # of queries, keys and values
-Launches = tuple[tuple[int, Tensor], ...]  # a tile of tokens, and the numbers of the sentences for it, int32 on the device
+Launches = tuple[tuple[int, Tensor], ...]  # tile size in tokens, and numbers of the sentences for it, int32 on the device
 
 
 @dataclass(frozen=True, kw_only=True)
 class DropoutMask:
     """Which values of a tensor are zeroed, each with probability `p`, by a number drawn from the seed (64 bits) and its place.
 
-    seed: on a GPU a tensor there, (), so that nobody waits for it.
+    seed: on a GPU a tensor there, (), so that the host need not wait for it.
     """
 
     seed: int | Tensor
@@ -33,24 +69,21 @@ class DropoutMask:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionLayout:
-    """S sentences in a flat tensor and the heads that attend in each. boundaries: (S + 1,) int32. scale: of scores.
-    head_scales: (S, H) float32, of contexts. distances: (H, 2R - 1) float32, what is added to a score where the key's place less the
-    query's is 1 - R to R - 1; no sentence is longer than R. band: what a token sees of its sentence, None for all. launches: for kernels in
-    Triton.
-    """
+    """S sentences in a flat tensor and the heads that attend in each."""
 
-    boundaries: Tensor
+    boundaries: Tensor  # (S + 1,) int32
     num_heads: int
     head_width: int
-    scale: float
-    head_scales: Tensor | None = None
+    scale: float  # of scores
+    head_scales: Tensor | None = None  # (S, H) float32, of contexts
+    # (H, 2R - 1) float32, added to a score where the key's place minus the query's is 1 - R to R - 1; no sentence is longer than R.
     distances: Tensor | None = None
-    band: Band | None = None
-    launches: Launches = ()
+    band: Band | None = None  # what a token sees of its sentence; None: all
+    launches: Launches = ()  # for kernels in Triton
 
 
 class QueryKeyValue(NamedTuple):
-    """(T, H · head width) each, with one stride between rows; and what is added to each row of them, or None."""
+    """(T, H · head width) each, with one stride between rows; and the biases that are added to each row, or None."""
 
     query: Tensor
     key: Tensor
@@ -59,7 +92,7 @@ class QueryKeyValue(NamedTuple):
 
 
 class AttentionKernel(NamedTuple):
-    """Which kernels attention needs. has_backward: also those of the derivative."""
+    """The kernels that attention needs. has_backward: also those of the derivative."""
 
     device: torch.device
     dtype: torch.dtype
@@ -73,46 +106,40 @@ class AttentionKernel(NamedTuple):
 
 
 class AddNormOutput(NamedTuple):
-    """What `add_norm` gives.
+    """Result of `add_norm`."""
 
-    out: (T, W) float32. product_input: the same in the type of the products, for the next one.
-    saved_for_backward: (T, W) float32 before the norm's weight and bias, with (T,) one over the standard deviation.
-    """
-
-    out: Tensor
-    product_input: Tensor
-    saved_for_backward: tuple[Tensor, Tensor] | None
+    out: Tensor  # (T, W) float32
+    product_input: Tensor  # the same in the type of the products, for the next one
+    saved_for_backward: tuple[Tensor, Tensor] | None  # (T, W) float32 before the norm's weight and bias; (T,) one over the deviation
 
 
 class AddNormGrads(NamedTuple):
-    """Gradients of what `add_norm` was given: the residual's in float32, the product's in its type, the others (W,) float32.
-
-    recomputed: `product_input`, made once more; None where the norm's bias was not given.
-    """
+    """Gradients of the inputs of `add_norm`: the residual's in float32, the product's in its type, the others (W,) float32."""
 
     residual: Tensor
     product: Tensor
     bias: Tensor
     norm_weight: Tensor
     norm_bias: Tensor
-    recomputed: Tensor | None
+    recomputed: Tensor | None  # `product_input` again; None if the norm's bias was not given
 
 
 class Kernels(Protocol):
-    """The functions of `cpp_kernels` and of `triton_kernels`."""
+    """The functions of `cpp_kernels` and `triton_kernels`."""
 
     def supports_layer(self, *tensors: Tensor, product_dtype: torch.dtype) -> bool:
-        """Whether they take a layer's input and weights, between matrix products of a type, and can run here. Such tensors are float32,
-        on the kernels' device, and real: no shards that are not gathered, no fake ones."""
+        """Whether they take a layer's input and weights, float32 and neither ungathered shards nor fake, with products of this type, and
+        can run here.
+        """
 
     def draw_dropout_masks(self, probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-        """A mask for each probability, None for 0, with seeds from the device's default generator; nothing is drawn where all are 0."""
+        """Return a mask for each probability, None for 0, with seeds from the device's default generator; nothing is drawn if all are 0."""
 
     def attention(
         self, qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence and band:
-        (T, H · head width).
+        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence and band: (T, H · head
+        width).
 
         save_for_backward: also return the statistics that `attention_backward` needs, if any.
         """
@@ -127,8 +154,11 @@ class Kernels(Protocol):
         statistics: Tensor | None,
         out: Triple,
     ) -> Tensor | None:
-        """Write the gradients of queries, keys and values, which share one stride, into `out`. grad: (T, H · head width), the context's.
-        Returns the gradient of the layout's distances, where it has some."""
+        """Write the gradients of queries, keys and values, which share one stride, into `out`, from that of the context, (T, H · head
+        width).
+
+        Returns the gradient of the layout's distances, if any.
+        """
 
     def add_norm(
         self,
@@ -142,7 +172,7 @@ class Kernels(Protocol):
         epsilon: float,
         save_for_backward: bool,
     ) -> AddNormOutput:
-        """LayerNorm(dropout(product + bias) + residual), all of one pass over the rows."""
+        """LayerNorm(dropout(product + bias) + residual), in one pass over the rows."""
 
     def add_norm_backward(
         self,
@@ -155,40 +185,38 @@ class Kernels(Protocol):
         dtype: torch.dtype,
         norm_bias: Tensor | None = None,
     ) -> AddNormGrads:
-        """grad: (T, W) float32, of `out`. grad_product_input: in the type of the products, which is `dtype`, or None where there was none.
+        """Return the gradients of `add_norm` from those of `out`, (T, W) float32, and of `product_input`, in the type `dtype`, if any.
 
-        norm_bias: what `add_norm` was given, where its `product_input` is wanted again, which then need not be kept.
+        norm_bias: of `add_norm`, to recompute its `product_input`, which then need not be kept.
         """
 
     def gelu(self, product: Tensor, bias: Tensor) -> Tensor:
         """GELU(product + bias), by the error function."""
 
     def gelu_backward(self, product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn `grad`, that of what `gelu` gave, into that of the product, in place.
-
-        Returns what `gelu` gave, made once more, and the bias's gradient.
-        """
+        """Turn `grad`, of the output of `gelu`, into that of the product, in place; return the output again and the bias's gradient."""
 
     def column_sums(self, values: Tensor) -> Tensor:
         """Σ over rows of (T, W) in float32: (W,)."""
 
     def addmm(self, sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """sums + left @ right in float32, where `sums` may be overwritten."""
+        """sums + left @ right in float32; `sums` may be overwritten."""
 
     def weight_grad(self, grad: Tensor, inputs: Tensor) -> Tensor:
         """gradᵀ @ inputs in float32: (outputs, inputs) of a linear layer's weight. grad: of its outputs."""
 
 
 class TritonKernels(Kernels, Protocol):
-    """Those in Triton, each of which is compiled when it is first asked for."""
+    """The Triton kernels, each compiled on first use."""
 
     def can_run_attention(self, kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
-        """Whether this machine can compile and start it with these tiles: that takes a C compiler, and memory within a multiprocessor.
-        Not where tensors are fake, as in a trace. Layers ask in every step: all but the first get the answer that the first got.
+        """Whether this machine can compile and start it with these tiles, which takes a C compiler and memory within a multiprocessor.
+
+        False for fake tensors, as in a trace. The first answer is cached, since layers ask in every step.
 
         Raises:
-            torch.OutOfMemoryError: the GPU is full, which says nothing about the kernel.
+            torch.OutOfMemoryError: the GPU is full, which is no property of the kernel.
         """
 
     def why_unavailable(self, device: torch.device) -> str | None:
-        """Why they cannot run on this machine; None where the smallest do."""
+        """Return why they cannot run on this machine; None if the smallest do."""

@@ -1,4 +1,4 @@
-"""The kernels in Triton, imported where they are first asked for: Triton itself comes with torch for CUDA alone."""
+"""Import the Triton kernels on first use: Triton comes only with torch for CUDA."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sentdist.learning.kernels.interface import TritonKernels
 
 @cache
 def load_triton_kernels() -> TritonKernels:
-    """Cached, for each layer asks in each step: an import statement takes a microsecond even then."""
+    """Return the module; cached, since each layer asks in each step and an import statement takes a microsecond even then."""
     from sentdist.learning.kernels import triton_kernels
 
     return triton_kernels

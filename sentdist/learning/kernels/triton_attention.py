@@ -1,7 +1,7 @@
-"""Attention within short sentences in Triton: a sentence and a head a program, whose weights never leave it.
+"""Attention within short sentences in Triton: one program per sentence and head, whose weights never leave it.
 
-FlashAttention works in tiles of 128 tokens: sentences of twenty leave most of a tile empty. Here a tile is as long as the sentences it is
-for: 16, 32, 64 or 128 tokens. Masks of dropout are counted by sentence, head, row and column (Philox, Salmon et al. 2011), so that forward
+FlashAttention has tiles of 128 tokens, which sentences of twenty leave mostly empty. Here a tile fits the sentences:
+16, 32, 64 or 128 tokens. Dropout masks are counted by sentence, head, row and column (Philox, Salmon et al. 2011), so that forward
 and backward pass draw the same, in every number format.
 """
 
@@ -15,8 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue, Triple
-from sentdist.learning.kernels.triton_dropout import dropout_arguments, dropout_factors
-from sentdist.learning.kernels.triton_launch import device_guard, float32_precision
+from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, dropout_factors, float32_precision
 
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 
@@ -30,9 +29,9 @@ def attend(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMas
 def attend_backward(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, grad: Tensor, out: Triple
 ) -> Tensor | None:
-    """Write the gradients of queries, keys and values into `out`, from that of the context; return that of the distances, if there are.
+    """Write the gradients of queries, keys and values into `out`, from that of the context; return that of the distances, if any.
 
-    That of a distance is a sum over the pairs of a sentence so far apart, in an order that does not change, then over sentences.
+    That of a distance is a sum over the pairs of a sentence at that distance, in a fixed order, then over sentences.
     """
     assert grad.is_contiguous() and all(one.stride() == (out[0].stride(0), 1) for one in out)
     grad_distances = None if layout.distances is None else torch.zeros_like(layout.distances, dtype=torch.float32)
@@ -48,7 +47,7 @@ def attend_backward(
 
 
 def _reach(distances: Tensor) -> int:
-    """R of (H, 2R - 1)."""
+    """Return R of (H, 2R - 1)."""
     return (distances.shape[1] + 1) // 2
 
 
@@ -79,7 +78,7 @@ def _launch(
         )  # fmt: skip
 
 
-# Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
+# Numbers that vary by batch: Triton would compile separate kernels for multiples of 16.
 _jit: Any = triton.jit(
     do_not_specialize=["threshold", "num_heads", "reach", "before", "after"], do_not_specialize_on_alignment=["sentences", "seed"]
 )
@@ -87,7 +86,7 @@ _jit: Any = triton.jit(
 
 @triton.jit
 def _locate(boundaries, sentences, num_heads, WIDTH: tl.constexpr, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Of this program: its sentence and head, its rows, which of them lie inside, and its columns."""
+    """Return this program's sentence and head, its rows, which of them lie inside, and its columns."""
     program = tl.program_id(0)
     sentence, head = tl.load(sentences + program // num_heads), program % num_heads
     start = tl.load(boundaries + sentence).to(tl.int64)
@@ -98,7 +97,7 @@ def _locate(boundaries, sentences, num_heads, WIDTH: tl.constexpr, TILE: tl.cons
 
 @triton.jit
 def _load(rows, bias, place, inside, column, HAS_BIASES: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A tile of queries, keys or values."""
+    """Load a tile of queries, keys or values."""
     state = tl.load(rows + place, mask=inside, other=0.0)
     if HAS_BIASES:
         state = (state.to(tl.float32) + tl.load(bias + column)).to(state.dtype)
@@ -109,7 +108,7 @@ def _load(rows, bias, place, inside, column, HAS_BIASES: tl.constexpr):  # type:
 def _load_qkv(  # type: ignore[no-untyped-def]
     query_T, key_T, value_T, query_bias, key_bias, value_bias, place, inside, column, HAS_BIASES: tl.constexpr
 ):  # fmt: skip
-    """The tiles of queries, keys and values."""
+    """Load the tiles of queries, keys and values."""
     query = _load(query_T, query_bias, place, inside, column, HAS_BIASES)
     key = _load(key_T, key_bias, place, inside, column, HAS_BIASES)
     return query, key, _load(value_T, value_bias, place, inside, column, HAS_BIASES)
@@ -120,7 +119,7 @@ def _weights(  # type: ignore[no-untyped-def]
     query, key, inside, head, distances, scale, reach, before, after, TILE: tl.constexpr, HAS_DISTANCES: tl.constexpr,
     HAS_BAND: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The softmax over the keys of a sentence and band, in float32. Rows behind the sentence see all of it, else they would be NaN."""
+    """Softmax over the keys of a sentence and band, in float32. Rows after the sentence's end see all of it, else they would be NaN."""
     scores = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
     sees = tl.trans(inside)
     distance = tl.arange(0, TILE)[None, :] - tl.arange(0, TILE)[:, None]
@@ -136,7 +135,7 @@ def _weights(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _tile_dropout_factors(seed, sentence, head, kept_factor, threshold, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """(TILE, TILE): 0 where a weight is dropped, else 1 / (1 - p). Four numbers a draw, which stand side by side in a row."""
+    """(TILE, TILE): 0 where a weight is dropped, else 1 / (1 - p). A draw gives four numbers, side by side in a row."""
     draw = tl.arange(0, TILE)[:, None] * 32 + tl.arange(0, TILE // 4)[None, :]
     first, second, third, fourth = tl.philox(tl.load(seed), draw, draw * 0 + sentence, draw * 0 + head, draw * 0)
     bits = tl.reshape(tl.join(tl.join(first, second), tl.join(third, fourth)), (TILE, TILE))
@@ -145,9 +144,9 @@ def _tile_dropout_factors(seed, sentence, head, kept_factor, threshold, TILE: tl
 
 @triton.jit
 def _sums_by_distance(values, TILE: tl.constexpr):  # type: ignore[no-untyped-def]
-    """Of (TILE, TILE) values of queries and keys, their sums by distance: (TILE,) for 0 to TILE - 1, and (TILE,) for -TILE to -1.
+    """Sum (TILE, TILE) values of queries and keys by distance: (TILE,) for 0 to TILE - 1, and (TILE,) for -TILE to -1.
 
-    Row i is turned i places to the left, so that each distance stands in a column of its own.
+    Row i is rotated i places to the left, so that each distance is in one column.
     """
     place = tl.arange(0, TILE)[:, None] + tl.arange(0, TILE)[None, :]
     turned = tl.gather(values, place % TILE, axis=1)

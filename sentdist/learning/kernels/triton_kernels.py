@@ -1,6 +1,6 @@
-"""The kernels in Triton as functions of tensors: float32 and half precision, on NVIDIA's GPUs from Ampere on.
+"""The Triton kernels as functions of tensors: float32 and half precision, on NVIDIA GPUs from Ampere on.
 
-What has no docstring is explained in `interface.TritonKernels`.
+`interface.TritonKernels` documents the functions without a docstring.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ from torch import Tensor, nn
 
 from sentdist.errors import first_line
 from sentdist.learning.kernels import triton_attention, triton_rows
-from sentdist.learning.kernels.band import Band
 from sentdist.learning.kernels.interface import (
     AddNormGrads,
     AddNormOutput,
     AttentionKernel,
     AttentionLayout,
+    Band,
     DropoutMask,
     QueryKeyValue,
     Triple,
 )
-from sentdist.learning.kernels.triton_dropout import dropout_arguments
-from sentdist.learning.kernels.triton_launch import device_guard, float32_precision
+from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, float32_precision
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 4096  # of rows that one program holds
-SUM_PROGRAMS = 1024  # that share the rows of a sum
+SUM_PROGRAMS = 1024  # programs that share the rows of a sum
 GELU_TILE = (16, 128)  # rows and columns of a program
 
 log = logging.getLogger(__name__)
@@ -39,7 +38,7 @@ _used: set[str | int] = set()  # kernels over rows, under the name above; and ti
 
 
 class _FakeTensorError(Exception):
-    """Tensors are fake here, as while torch traces: no kernel runs, which says nothing about this machine."""
+    """Tensors are fake, as while torch traces: no kernel runs, which does not depend on this machine."""
 
 
 def supports_layer(*tensors: Tensor, product_dtype: torch.dtype) -> bool:
@@ -63,7 +62,7 @@ def can_run_attention(kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
 
 
 def can_run_rows(device: torch.device, dtype: torch.dtype) -> bool:
-    """As `can_run_attention`, of those over rows, with their derivative, between products of a type."""
+    """Like `can_run_attention`, for the row-wise kernels and their backward, with products of this type."""
     try:
         return _rows_failure(device, dtype) is None
     except _FakeTensorError:
@@ -88,10 +87,10 @@ def _can_run_attention(kernel: AttentionKernel, tiles: tuple[int, ...], precisio
 
 @cache
 def _attention_failure(kernel: AttentionKernel, tile: int, precision: str) -> str | None:
-    """precision: how float32 is multiplied now, which is part of a kernel."""
+    """precision: of float32 products now, which is part of a kernel."""
     failure = _failure_of(partial(_try_attention, kernel, tile))
     if failure is not None:
-        log.warning("attention kernels for sentences of up to %d tokens do not run here, torch's serve: %s", tile, failure)
+        log.warning("attention kernels for sentences of up to %d tokens do not run here, using torch's: %s", tile, failure)
     return failure
 
 
@@ -101,22 +100,18 @@ def _rows_failure(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def _failure_of(trial: Callable[[], None]) -> str | None:
-    """Why something cannot run on this machine; None where it can.
-
-    Raises:
-        _FakeTensorError: which no cache keeps.
-    """
+    """Return why something cannot run on this machine; None if it can. Raises _FakeTensorError, which no cache keeps."""
     if type(torch.empty(0)) is not Tensor:
         raise _FakeTensorError
     before = set(_used)
     try:
         trial()
-    except Exception as error:  # whatever a compiler, a driver or Triton says: torch's own kernels do the same, slower
+    except Exception as error:  # of compiler, driver or Triton: torch's own kernels do the same, slower
         if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower():
             raise
         return f"{type(error).__name__}: {first_line(error)}"
     finally:
-        _used.intersection_update(before)  # what was only tried computed nothing
+        _used.intersection_update(before)  # trials do not count as use
     return None
 
 
@@ -149,7 +144,7 @@ def _try_rows(device: torch.device, dtype: torch.dtype) -> None:
 
 
 def used_names() -> str | None:
-    """Which of them this process has run; None where none has."""
+    """Return the kernels that this process has run; None if there are none."""
     if not _used:
         return None
     tiles = " ".join(map(str, sorted(one for one in _used if isinstance(one, int))))
@@ -157,7 +152,7 @@ def used_names() -> str | None:
 
 
 def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-    """A value is zeroed with its probability to 2⁻²⁴."""
+    """See `Kernels`; a value is zeroed with its probability to 2⁻²⁴."""
     if not any(probabilities):
         return (None,) * len(probabilities)
     seeds = torch.randint(2**62, (len(probabilities),), device=device).unbind()
@@ -167,7 +162,7 @@ def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> 
 def attention(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """There are no statistics, for weights are made again in the derivative. Sentences must fit into the tiles of `launches`."""
+    """See `Kernels`. No statistics: the derivative recomputes weights. Sentences must fit into the tiles of `launches`."""
     context = qkv.query.new_empty(len(qkv.query), layout.num_heads * layout.head_width)
     triton_attention.attend(qkv, layout, dropout_mask, context)
     _used.update(tile for tile, _ in layout.launches)
@@ -175,13 +170,7 @@ def attention(
 
 
 def attention_backward(
-    qkv: QueryKeyValue,
-    layout: AttentionLayout,
-    dropout_mask: DropoutMask | None,
-    *,
-    grad: Tensor,
-    statistics: Tensor | None,
-    out: Triple,
+    qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, grad: Tensor, statistics: Tensor | None, out: Triple
 ) -> Tensor | None:
     return triton_attention.attend_backward(qkv, layout, dropout_mask, grad, out)
 
@@ -279,18 +268,17 @@ def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
-    """Summed and kept in float32."""
+    """See `Kernels`; summed and kept in float32."""
     if grad.dtype == torch.float32:
         return grad.t() @ inputs
     return torch.mm(grad.t(), inputs, out_dtype=torch.float32)
 
 
 def _check_contiguous(*tensors: Tensor | None) -> None:
-    """As kernels take rows: one behind the other."""
     assert all(one is None or one.is_contiguous() for one in tensors)
 
 
 def _row_block(width: int) -> dict[str, int]:
-    """How a row lies in a program: so many values, so many warps."""
+    """Return the block size and number of warps of a row."""
     block = max(16, triton.next_power_of_2(width))
     return {"BLOCK": block, "num_warps": max(1, min(8, block // 512))}

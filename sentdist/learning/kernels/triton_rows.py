@@ -1,19 +1,46 @@
-"""What a transformer layer does to each token by itself, in Triton: bias, dropout, residual and layer norm (Ba et al. 2016, arXiv
-1607.06450) in one pass over the rows; bias and GELU by the error function (Hendrycks & Gimpel 2016, arXiv 1606.08415) in another.
+"""Row-wise Triton kernels: bias, dropout, residual and layer norm (Ba et al. 2016, arXiv 1607.06450); bias and GELU.
 
-Sums over rows are taken in parts, a program each, which the caller adds up: in one order, so that two runs have the same digits.
+GELU is by the error function (Hendrycks & Gimpel 2016, arXiv 1606.08415). Sums over rows are taken in parts, one per program, which the
+caller adds up in a fixed order, so that two runs have the same digits.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
-from sentdist.learning.kernels.triton_dropout import row_dropout_factors
+from sentdist.learning.kernels.interface import DropoutMask
 
-# Numbers of a batch, of which Triton would make kernels of their own for each multiple of 16.
+
+def dropout_arguments(dropout_mask: DropoutMask | None, unused: Tensor) -> tuple[Tensor, float, int]:
+    """Return a mask's kernel arguments: seed, factor of kept values, and the 24-bit threshold below which a value is dropped."""
+    if dropout_mask is None:
+        return unused, 1.0, 0
+    assert isinstance(dropout_mask.seed, Tensor)
+    return dropout_mask.seed, 1.0 / (1.0 - dropout_mask.p), round(dropout_mask.p * 2**24)
+
+
+@triton.jit
+def dropout_factors(bits, kept_factor, threshold):  # type: ignore[no-untyped-def]
+    """Return 0 where a value is dropped, else 1 / (1 - p)."""
+    return tl.where((bits.to(tl.uint32, bitcast=True) >> 8).to(tl.int32) >= threshold, kept_factor, 0.0)
+
+
+@triton.jit
+def row_dropout_factors(seed, row, kept_factor, threshold, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+    """(BLOCK,) factors of the values of a row, counted by row and column, four numbers per draw."""
+    draw = tl.arange(0, BLOCK // 4)
+    first, second, third, fourth = tl.philox(tl.load(seed), draw, draw * 0 + row, draw * 0, draw * 0)
+    bits = tl.reshape(tl.join(tl.join(first, second), tl.join(third, fourth)), (BLOCK,))
+    return dropout_factors(bits, kept_factor, threshold)
+
+
+# Numbers that vary by batch: Triton would compile separate kernels for multiples of 16.
 jit: Any = triton.jit(
     do_not_specialize=["threshold", "num_rows", "rows_per_program"], do_not_specialize_on_alignment=["seed", "parts", "inverse_std_T"]
 )
@@ -26,7 +53,7 @@ def add_norm(  # type: ignore[no-untyped-def]
     width,
     BLOCK: tl.constexpr, HAS_BIAS: tl.constexpr, HAS_DROPOUT: tl.constexpr, ROUNDS: tl.constexpr, SAVES: tl.constexpr,
 ):  # fmt: skip
-    """A row a program."""
+    """Process one row per program."""
     row, column = tl.program_id(0), tl.arange(0, BLOCK)
     inside, place = column < width, row.to(tl.int64) * width + column
     value = tl.load(product_T + place, mask=inside, other=0.0).to(tl.float32)
@@ -54,7 +81,7 @@ def add_norm_backward(  # type: ignore[no-untyped-def]
     kept_factor, threshold, num_rows, rows_per_program, width,
     BLOCK: tl.constexpr, HAS_PRODUCT_INPUT: tl.constexpr, HAS_DROPOUT: tl.constexpr, RECOMPUTES: tl.constexpr,
 ):  # fmt: skip
-    """`rows_per_program` rows a program. parts: (programs, 3, width), of bias, norm's weight and norm's bias."""
+    """Process `rows_per_program` rows per program. parts: (programs, 3, width), of bias, norm's weight and norm's bias."""
     column = tl.arange(0, BLOCK)
     inside = column < width
     scale = tl.load(norm_weight + column, mask=inside, other=0.0)
@@ -87,13 +114,13 @@ def add_norm_backward(  # type: ignore[no-untyped-def]
 
 @triton.jit
 def _normal_cdf(x):  # type: ignore[no-untyped-def]
-    """The normal distribution's function."""
+    """Cumulative distribution function of the standard normal distribution."""
     return 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
 
 
 @jit
 def gelu(product_T, bias, out_T, num_rows, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # type: ignore[no-untyped-def]
-    """A tile of ROWS × COLUMNS a program."""
+    """Process a tile of ROWS × COLUMNS per program."""
     row, column = tl.program_id(0) * ROWS + tl.arange(0, ROWS), tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (row < num_rows)[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * width + column[None, :]
@@ -105,7 +132,7 @@ def gelu(product_T, bias, out_T, num_rows, width, ROWS: tl.constexpr, COLUMNS: t
 def gelu_backward(  # type: ignore[no-untyped-def]
     product_T, bias, grad_T, recomputed_T, parts, num_rows, rows_per_program, width, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):  # fmt: skip
-    """`rows_per_program` rows, a multiple of ROWS, and COLUMNS columns a program. parts: (programs, width), of the bias."""
+    """Process `rows_per_program` rows, a multiple of ROWS, and COLUMNS columns per program. parts: (programs, width), of the bias."""
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     bias_row = tl.load(bias + column, mask=column < width, other=0.0)[None, :]
     grad_bias = tl.zeros((ROWS, COLUMNS), tl.float32)
@@ -122,3 +149,14 @@ def gelu_backward(  # type: ignore[no-untyped-def]
         tl.store(grad_T + place, value.to(grad_T.dtype.element_ty), mask=inside)
         grad_bias += value
     tl.store(parts + tl.program_id(0) * width + column, tl.sum(grad_bias, axis=0), mask=column < width)
+
+
+def device_guard(tensor: Tensor) -> AbstractContextManager[object]:
+    """Return a context that makes the tensor's GPU current: Triton starts kernels there."""
+    is_current = not tensor.is_cuda or tensor.device.index == torch.cuda.current_device()
+    return nullcontext() if is_current else torch.cuda.device(tensor.device)
+
+
+def float32_precision() -> str:
+    """Return how Triton multiplies float32: in TensorFloat-32, or in three such products, which keep the digits of float32."""
+    return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"

@@ -1,1 +1,1 @@
-"""What some objectives learn beside the encoder: heads, vectors of relations, adversaries. objectives/NAME.py hands them its equation."""
+"""Trainable parts of objectives: heads, relation vectors, adversaries. The equations are in objectives/NAME.py."""

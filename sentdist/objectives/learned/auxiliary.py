@@ -1,4 +1,4 @@
-"""The classifiers of the auxiliary tasks, and their objective with them (John et al. 2019, ACL P19-1041)."""
+"""Classifiers, adversaries and loss of the auxiliary tasks (John et al. 2019, ACL P19-1041)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,103 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.objective import Objective, OwnRate, check_finite
-from sentdist.learning.soft_labels import cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.gather import by_share
+from sentdist.learning.gradient_buckets import average_gradients
+from sentdist.learning.objective import Objective, OwnRate, check_finite, cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import TargetReader, WordShares, as_tensors
 from sentdist.objectives.channels import Channels
-from sentdist.objectives.learned.adversaries import Adversaries
+
+WIDEST = 640
+LEAK = 0.2  # slope of LeakyReLU below 0: TensorFlow's default, with which John et al. trained
+
+
+class Adversary(nn.Module):
+    """Predict logits (S, V) from a channel: linear, LeakyReLU, dropout, linear; the hidden width is the channel's, at most 640."""
+
+    def __init__(self, width: int, num_classes: int, *, dropout: float = 0.2) -> None:
+        super().__init__()
+        hidden = min(width, WIDEST)
+        self.layers = nn.Sequential(nn.Linear(width, hidden), nn.LeakyReLU(LEAK), nn.Dropout(dropout), nn.Linear(hidden, num_classes))
+
+    def forward(self, channel_SD: Tensor) -> Tensor:
+        logits_SV: Tensor = self.layers(channel_SD)
+        return logits_SV
+
+
+class Adversaries:
+    """D_P guesses tags from the word channel, D_B guesses words from the tag channel; they have a separate Adam.
+
+    They take one step for each step of the encoder, on the same batch (John et al. 2019, ACL P19-1041; Adam at 1e-3 as in the rest of their
+    model). The engine does not own them: no part of the encoder's optimizer, clipping or ZeRO.
+    All ranks must construct them with the same random state and call `step` together; gradients are averaged, so parameters stay equal.
+    """
+
+    def __init__(self, *, channels: Channels, targets: TargetReader, learning_rate: float = 1e-3, dropout: float = 0.2) -> None:
+        self.channels, self._targets = channels, targets
+        self.of_tags = Adversary(channels.bow, targets.num_tags, dropout=dropout).eval()
+        self.of_words = Adversary(channels.pos, targets.num_words, dropout=dropout).eval()
+        self._optimizer = torch.optim.Adam(self.parameters(), lr=learning_rate)
+        self.num_steps = 0
+
+    def to(self, device: torch.device | str) -> None:
+        """Move to a device, before the first step."""
+        self.of_tags.to(device)
+        self.of_words.to(device)
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Return the parameters of both adversaries, in a fixed order."""
+        return [*self.of_tags.parameters(), *self.of_words.parameters()]
+
+    def frozen(self, pos_SD: Tensor, bow_SD: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the logits of tags and words with dropout off; the gradient reaches the channels, not the adversaries."""
+        return _frozen(self.of_tags, bow_SD), _frozen(self.of_words, pos_SD)
+
+    def loss(self, embeddings: Tensor, batch: Batch) -> Tensor:
+        """Return L_adv = CE(t_P, D_P(h_B)) + CE(t_B, D_B(h_P)) in nats, with its gradient for both, from this rank's detached (C·B, D)."""
+        pos_SD, bow_SD = self.channels.split(embeddings)
+        tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
+        return cross_entropy_of_tags(self.of_tags(bow_SD), tags_SV) + cross_entropy_of_words(self.of_words(pos_SD), words)
+
+    def step(self, embeddings: Tensor, batch: Batch) -> None:
+        """Take one step of Adam on L_adv, mean over the embeddings of all ranks, from this rank's detached (C·B, D); collective."""
+        self._train(True)
+        loss = self.loss(embeddings, batch)
+        by_share(loss, batch.num_rows, of=batch.num_rows_of_all).backward()
+        average_gradients(self.parameters())
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+        self._train(False)
+        self.num_steps += 1
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return parameters, optimizer and number of steps, equal on all ranks."""
+        return {
+            "of_tags": self.of_tags.state_dict(),
+            "of_words": self.of_words.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "num_steps": self.num_steps,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the state of `state_dict`."""
+        self.of_tags.load_state_dict(state["of_tags"])
+        self.of_words.load_state_dict(state["of_words"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.num_steps = state["num_steps"]
+
+    def _train(self, mode: bool) -> None:
+        self.of_tags.train(mode)
+        self.of_words.train(mode)
+
+
+def _frozen(adversary: Adversary, channel_SD: Tensor) -> Tensor:
+    constants = {name: parameter.detach() for name, parameter in adversary.named_parameters()}
+    logits_SV: Tensor = functional_call(adversary, constants, (channel_SD,))
+    return logits_SV
 
 
 class Classifier(nn.Module):
@@ -32,10 +121,7 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryWeights:
-    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries.
-
-    RecipeError unless all are finite and from 0 up.
-    """
+    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries; RecipeError if one is negative or not finite."""
 
     pos: float
     bow: float
@@ -48,13 +134,13 @@ class AuxiliaryWeights:
             where = f"auxiliary.weights.{name}"
             check_finite(value, where=where, remedy="0 leaves the term out.")
             if value < 0:
-                raise RecipeError(where=where, found=repr(value), expected="a number from 0 up", remedy="0 leaves the term out.")
+                raise RecipeError(where=where, found=repr(value), expected="a number, 0 or more", remedy="0 leaves the term out.")
 
 
 class AuxiliaryLoss(nn.Module, Objective):
-    """The objective with its two classifiers and its adversaries; the equation stands in objectives/auxiliary.py.
+    """The auxiliary objective with its two classifiers and adversaries; see `Auxiliary` for the equation.
 
-    form, warmup_steps: as there. Memory: two (C·B, words) tensors in float32.
+    Memory: two (C·B, words) tensors in float32. `learning_rate` is the classifiers'; None: the encoder's.
     """
 
     def __init__(
@@ -68,12 +154,11 @@ class AuxiliaryLoss(nn.Module, Objective):
         warmup_steps: int = 0,
         learning_rate: float | None = None,
     ) -> None:
-        """learning_rate: of the classifiers; None: the encoder's. RecipeError for another form or a negative warm-up."""
         super().__init__()
         if form not in ("entropy", "reversal"):
             raise RecipeError(where="auxiliary.adversary", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
         if warmup_steps < 0:
-            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0 is no warm-up.")
+            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0: no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
         self.weights = weights
         self.learning_rate = learning_rate
@@ -90,7 +175,6 @@ class AuxiliaryLoss(nn.Module, Objective):
             self.adversaries.to(device)
 
     def after_step(self, embeddings: Tensor, batch: Batch) -> None:
-        """One step of the adversaries."""
         if self.adversaries is not None:
             self.adversaries.step(embeddings, batch)
 
@@ -102,7 +186,7 @@ class AuxiliaryLoss(nn.Module, Objective):
             self.adversaries.load_state_dict(state)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Scalar from the (C·B, D) embeddings of `batch.tokens`."""
+        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`."""
         tags_SV, words = as_tensors(self._targets.rows(batch.own_sentence_ids), like=embeddings)
         pos_SD, bow_SD = self.channels.split(embeddings)
         of_tags = self.weights.pos * cross_entropy_of_tags(self.pos(pos_SD), tags_SV)
@@ -111,7 +195,7 @@ class AuxiliaryLoss(nn.Module, Objective):
         return loss if self.adversaries is None else loss - self._evasion(self.adversaries, pos_SD, bow_SD, tags_SV, words)
 
     def _evasion(self, adversaries: Adversaries, pos_SD: Tensor, bow_SD: Tensor, tags_SV: Tensor, words: WordShares) -> Tensor:
-        """α_P times how far D_P is from knowing the tags, plus α_B times that of D_B and the words."""
+        """Return α_P times the uncertainty of D_P about the tags plus α_B times that of D_B about the words."""
         tag_logits, word_logits = adversaries.frozen(pos_SD, bow_SD)
         if self.form == "entropy":
             unsure_of_tags, unsure_of_words = entropy(tag_logits, tags_SV.sum(dim=-1) > 0), entropy(word_logits, words.mass > 0)

@@ -1,4 +1,4 @@
-"""The head of masked language modelling, and how words are hidden from the encoder (Devlin et al. 2019)."""
+"""Mask tokens and train the head of masked language modelling (Devlin et al. 2019)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, TokenBatch, sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import Batch, TokenBatch, sent_to
 from sentdist.learning.gather import gather_rows, largest_share
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective
@@ -23,33 +23,33 @@ MASKED_FRACTION = 0.8  # of the chosen tokens: they become [MASK]; half of the o
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """What masking needs to know of a tokenizer. special_ids: tokens that are never chosen. num_tokens: V."""
+    """What masking needs of a tokenizer."""
 
     mask_id: int
-    special_ids: tuple[int, ...]
-    num_tokens: int
+    special_ids: tuple[int, ...]  # tokens that are never chosen
+    num_tokens: int  # V
 
     @classmethod
     def of(cls, encoder: SentenceEncoder) -> Vocabulary:
-        """The encoder's own; EncoderError where its tokenizer has no mask token."""
+        """Return the encoder's vocabulary; EncoderError if its tokenizer has no mask token."""
         tokenizer = encoder.tokenizer
         if tokenizer.mask_token_id is None:
             raise EncoderError(
                 where=f"encoder {encoder.model.config.name_or_path}: mlm",
                 found="a tokenizer without a mask token",
-                expected="one that was made for masked language modelling",
-                remedy="Take another encoder, or leave the objective mlm out.",
+                expected="a tokenizer for masked language modelling",
+                remedy="Use another encoder, or leave the objective mlm out.",
             )
         return cls(mask_id=int(tokenizer.mask_token_id), special_ids=tuple(tokenizer.all_special_ids), num_tokens=len(tokenizer))
 
 
 def masked(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> tuple[Tensor, Tensor]:
-    """Hide tokens: the ids (T,) as the encoder shall see them, and (T,) bool, which of them it has to guess.
+    """Return the ids (T,) that the encoder sees, and (T,) bool: which tokens it has to guess.
 
     Each token that is not special is chosen with probability `fraction`.
     Of the chosen, 80 % become the mask token, 10 % a token drawn from the whole vocabulary, 10 % stay as they are.
     Drawn from torch's default generator of the ids' device, so that a resumed run draws the same.
-    Source: Devlin et al. 2019 (arXiv 1810.04805), 3.1, as transformers' collator and SimCSE's code have it.
+    Source: Devlin et al. 2019 (arXiv 1810.04805), 3.1, as in transformers' collator and SimCSE's code.
     """
     special_T = torch.isin(token_ids_T, torch.tensor(vocabulary.special_ids, device=token_ids_T.device))
     chosen_T = (torch.rand(token_ids_T.shape, device=token_ids_T.device) < fraction) & ~special_T
@@ -61,10 +61,10 @@ def masked(token_ids_T: Tensor, *, vocabulary: Vocabulary, fraction: float) -> t
 
 
 class MaskedLMHead(nn.Module):
-    """Token states (K, D) to logits (K, V): dense, the encoder's activation, layer norm, then the word embeddings themselves and a bias.
+    """Map token states (K, D) to logits (K, V): dense, the encoder's activation, layer norm, the tied word embeddings and a bias.
 
-    The decoder's matrix *is* the encoder's embedding matrix (Press & Wolf 2017), one parameter that both train;
-    it stands in a linear layer that is called, so that ZeRO stage 3 has it at hand.
+    The decoder's matrix *is* the encoder's embedding matrix (Press & Wolf 2017), one parameter that both train.
+    It belongs to a linear layer that is called, because ZeRO stage 3 gathers parameters by module.
     """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
@@ -89,27 +89,30 @@ class MaskedLMHead(nn.Module):
 
 
 def _without_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, local_metadata: object) -> None:
-    """Leave the tied matrix out of a state: the encoder's part has it, and a second copy is as large as all layers of a small encoder."""
+    """Leave the tied matrix out of a state: the encoder's part has it, and a copy is as large as all layers of a small encoder."""
     del state[f"{prefix}weight"]
 
 
 def _with_own_matrix(decoder: nn.Module, state: dict[str, Tensor], prefix: str, *_: object) -> None:
-    """Let a state without the tied matrix be loaded: it keeps the encoder's."""
+    """Load a state without the tied matrix: keep the encoder's."""
     state.setdefault(f"{prefix}weight", cast(nn.Linear, decoder).weight.detach())
 
 
 class MaskedLMLoss(nn.Module, Objective):
     """Masked language modelling on all sentences of a batch: nats, mean over the hidden tokens of all ranks.
 
-    A copy of the batch's tokens, freshly masked at each step, goes through the encoder. An objective of its own (pre-training), or a term
-    of a sum, beside the pass that the others need: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821), and it masks both
-    views again.
-    loss: from logits (K, V) and the K hidden tokens, summed. fraction: how many tokens are chosen, in (0, 1).
-    micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
-    precision: of the second pass. hide: who chooses the tokens, by the contract of `masked`.
-    The value returned is this rank's sum over hidden tokens, times the number of such shares in the batch, over the number of hidden tokens
-    on all ranks: averaged over anchors it is the mean, however many tokens each rank happened to hide. 0 where none is hidden anywhere.
-    The encoder is read, not owned: its parameters stay with whoever trains it. EncoderError where it cannot be masked for.
+    A copy of the batch's tokens, masked anew at each step, goes through the encoder in a second pass. It is an objective by itself
+    (pre-training) or a term of a sum: SimCSE's auxiliary has weight 0.1 (Gao et al. 2021, arXiv 2104.08821) and masks both views again.
+    The value returned is this rank's sum over hidden tokens, times the number of shares of its size in the batch, over the number of hidden
+    tokens on all ranks: averaged over anchors it is the mean, however many tokens each rank hides; 0 where no rank hides one.
+
+    Args:
+        encoder: not registered as a submodule; EncoderError if its tokenizer has no mask token.
+        loss: sum over the K hidden tokens, from their logits (K, V) and ids (K,).
+        fraction: share of tokens that are chosen, in (0, 1).
+        precision: of the second pass.
+        micro_batch: sentences whose activations are held at a time; None: all (see grad_cache.py).
+        hide: replaces `masked`, with the same signature.
     """
 
     reads_embeddings = False
@@ -136,13 +139,13 @@ class MaskedLMLoss(nn.Module, Objective):
         self.head = MaskedLMHead(encoder)
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Scalar; the embeddings are not read, the sentences of `batch.tokens` are."""
+        """Return the scalar loss from the sentences of `batch.tokens`; the embeddings are not read."""
         most = batch.num_columns * largest_share(batch.num_rows_of_all)
         loss, count = sum_over_micro_batches(self._sum_and_count, batch.tokens, micro_batch=self.micro_batch, most=most)
         return part_of_mean(loss, count, shares=batch.num_rows_of_all / batch.num_rows)
 
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
-        """Summed loss of guessing `token_ids_T` where `chosen_T`, from the tokens as the encoder sees them."""
+        """Return the summed loss of guessing `token_ids_T` where `chosen_T`, from the masked `tokens`."""
         encoder = self._encoder[0]
         places_K = sent_to(chosen_T.nonzero().squeeze(1), encoder.device)
         with autocast(self.precision, encoder.device):
@@ -150,14 +153,16 @@ class MaskedLMLoss(nn.Module, Objective):
         return self._loss(logits_KV, sent_to(token_ids_T[chosen_T], encoder.device))
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
-        """(2,) summed loss and number of hidden tokens of some sentences, masked here: a recomputed pass draws the same masks again."""
+        """Return (2,): summed loss and number of hidden tokens. A recomputed pass draws the same masks again."""
         seen_T, chosen_T = self._hide(tokens.token_ids, vocabulary=self._vocabulary, fraction=self.fraction)
         loss = self.loss_of(replace(tokens, token_ids=seen_T), chosen_T, tokens.token_ids)
         return torch.stack([loss, loss.new_full((), float(chosen_T.sum()))])
 
 
 def part_of_mean(local_sum: Tensor, local_count: Tensor, *, shares: float) -> Tensor:
-    """This rank's part of Σ sums / Σ counts over all ranks, such that the mean of the parts over anchors is the whole; 0 for no counts.
-    shares: how many shares of the size of this rank's make up the batch."""
+    """Return this rank's part of Σ sums / Σ counts over all ranks; the mean of the parts over anchors is the whole. 0 for no counts.
+
+    shares: rows of the global batch over rows of this rank.
+    """
     counts_W = gather_rows(local_count.detach()[None])
     return local_sum * (shares / counts_W.sum().clamp(min=1))

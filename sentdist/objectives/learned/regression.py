@@ -1,4 +1,4 @@
-"""The head of regression on graded pairs (arXiv 2406.05326)."""
+"""Head and loss of regression on graded pairs (arXiv 2406.05326)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError
-from sentdist.learning.encoder.batch import Batch
-from sentdist.learning.heads import load_heads
-from sentdist.learning.objective import Objective, OwnRate, split_columns
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.objective import Objective, OwnRate, load_heads, split_columns
 
 VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 
@@ -19,8 +18,8 @@ VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
-    features: "uv_diff" as the paper has it, "uv" or "diff" as its ablation (Table 5).
-    No activation; not used at evaluation, which is by cosine.
+    `features` "uv_diff" as in the paper, "uv" or "diff" as in its ablation (Table 5). No activation; evaluation uses cosines, not this
+    head.
     Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
@@ -39,12 +38,14 @@ class RegressionHead(nn.Module):
 
 
 class RegressionLoss(nn.Module, Objective):
-    """The paper's objective: a head reads the two embeddings of a pair, a loss compares with the pair's label.
-    Mean over this rank's B pairs.
+    """Compare the head's prediction for a pair with its label: mean over this rank's B pairs.
 
-    loss: from the head's outputs and the labels (B,). keeps_heads: begin with the head of the encoder that training starts from.
-    learning_rate: of the head; None: the encoder's, as the release has it. The head starts random beside an encoder that is pretrained:
-    one that lags behind pulls the embeddings out of shape.
+    Args:
+        loss: from the head's outputs and the labels (B,).
+        learning_rate: of the head; None: the encoder's, as in the released code. The head starts random on a pretrained encoder, and one
+            that
+            learns too slowly distorts the embeddings.
+        keeps_heads: start with the head of the encoder that training starts from.
     """
 
     def __init__(
@@ -62,14 +63,16 @@ class RegressionLoss(nn.Module, Objective):
             load_heads(self, folder, where=f"{where}: keep_head")
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Scalar from the (2·B, D) embeddings of `batch.tokens`: DataError for more columns, and for pairs without a label."""
+        """Return the scalar loss of the (2·B, D) embeddings of `batch.tokens`; DataError for more than two columns or pairs without a
+        label.
+        """
         columns_CBD = split_columns(embeddings, batch)
         if len(columns_CBD) != 2 or batch.labels is None:
             raise DataError(
                 where="batch",
                 found=f"{len(columns_CBD)} columns, {'no labels' if batch.labels is None else 'labels'}",
                 expected="two columns and a label for every row",
-                remedy="Regression learns from a graded corpus (kind: graded).",
+                remedy="Use a graded corpus (kind: graded).",
             )
         outputs = self.head(columns_CBD[0], columns_CBD[1])
         return self._loss(outputs, batch.labels.to(outputs.device))

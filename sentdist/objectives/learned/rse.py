@@ -1,4 +1,4 @@
-"""The vectors of relations that RSE learns (arXiv 2212.08802)."""
+"""Relation vectors and loss of RSE (arXiv 2212.08802)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import DataError, RecipeError
-from sentdist.learning.anchor_blocks import mean_over_blocks
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
+from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 
@@ -20,8 +20,7 @@ INITIAL_STD = 0.02
 class RelationTable(nn.Module):
     """One vector of the encoder's width for each relation, drawn from N(0, 0.02²).
 
-    The released code's table: its library's initializer wins over the N(0, 1) of an embedding;
-    components of the encoder's output lie in (−1, 1).
+    As in the released code, whose library's initializer replaces an embedding's N(0, 1); the encoder's outputs lie in (−1, 1).
     """
 
     def __init__(self, num_relations: int, width: int) -> None:
@@ -34,20 +33,19 @@ class RelationTable(nn.Module):
         nn.init.normal_(self.vectors.weight, std=INITIAL_STD)
 
     def forward(self, relations_B: Tensor) -> Tensor:
-        """(B, D) vectors of (B,) relation numbers."""
+        """Return the (B, D) vectors of (B,) relation numbers."""
         vectors_BD: Tensor = self.vectors(relations_B)
         return vectors_BD
 
 
 class Relational(nn.Module, Objective):
-    """RSE as an objective: `relational_info_nce` with the relation of each row in `batch.relations` and a table that is trained with the
-    encoder.
+    """RSE: `relational_info_nce` with the relation of each row in `batch.relations` and a table trained with the encoder.
 
-    relations: their names, in the order of their numbers. learning_rate: of the table, beside an encoder that is pretrained (the release:
-    1e-2);
-    None: the encoder's. No weight decay, as the release. keeps_relations: begin with the vectors of the encoder that training starts from.
-    pooling: of the encoder that is trained; None where somebody else makes the embeddings.
-    RecipeError for a temperature or learning rate that is not above 0, a phi that is not finite, no relation.
+    Args:
+        relations: names, in the order of their numbers.
+        learning_rate: of the table (released code: 1e-2). No weight decay, as in the released code.
+        keeps_relations: start with the vectors of the encoder that training starts from.
+        pooling: of the trained encoder; None if the embeddings come from elsewhere.
     """
 
     adds_to_embeddings = True
@@ -71,7 +69,7 @@ class Relational(nn.Module, Objective):
         yield OwnRate(parameters=tuple(self.table.parameters()), learning_rate=self.learning_rate, weight_decay=0.0)
 
     def start_from(self, folder: Path, *, where: str) -> None:
-        """Relations are matched by their names; those that the start does not know keep their random vectors."""
+        """Match relations by name; those that the start does not know keep their random vectors."""
         if not self.keeps_relations:
             return
         before = read_relations(folder)
@@ -90,13 +88,13 @@ class Relational(nn.Module, Objective):
         return Relations(names=self.names, vectors=vectors_KD.float().cpu().numpy())
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Scalar from the (C·B, D) embeddings of `batch.tokens`; DataError where the rows have no relation or more than one positive."""
+        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`; DataError without relations or with several positives."""
         if batch.relations is None or batch.num_positives != 1:
             raise DataError(
                 where="batch",
                 found="rows without a relation" if batch.relations is None else f"{batch.num_positives} positives a row",
                 expected="a head, a tail and the relation between them in every row",
-                remedy="Train a relational objective on a corpus of kind relations.",
+                remedy="Use a corpus of kind relations.",
             )
         heads_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         relations_BD = self.table(batch.relations)

@@ -1,5 +1,4 @@
-"""The kinds of training corpus: one file each, with what a recipe says of it and the stage that it becomes. A new kind is a new file here;
-nothing else lists it."""
+"""The kinds of training corpus: one file each, with its section of a recipe and its stage. Files here are found automatically."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ Kind = TypeVar("Kind", CorpusStage, Section)
 
 
 def _found(parent: type[Kind]) -> tuple[type[Kind], ...]:
-    """The subclass of `parent` in each file of this package, in the order of files."""
+    """Return the subclasses of `parent` in the files of this package, in the order of files."""
     files = sorted(module.name for module in pkgutil.iter_modules(__path__, f"{__name__}."))
     values = [(file, value) for file in files for value in vars(importlib.import_module(file)).values() if isinstance(value, type)]
     return tuple(value for file, value in values if issubclass(value, parent) and value.__module__ == file and value is not parent)

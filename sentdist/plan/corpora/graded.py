@@ -1,4 +1,4 @@
-"""A corpus of graded pairs: NLI labels or similarity scores, brought to one scale of labels."""
+"""The corpus of graded pairs: NLI labels or similarity scores, mapped to one scale."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOP_LABEL: dict[str, float] = {"nli": 2.0, "zero_to_five": 5.0, "one_to_five": 5
 
 
 class GradedPart(Frozen):
-    """Pairs of one source. scale: nli is contradiction 0, neutral 1, entailment 2; one_to_five is mapped onto 0 … 5."""
+    """Pairs of one source."""
 
     later_fields: ClassVar[tuple[str, ...]] = ("own",)
 
@@ -30,22 +30,22 @@ class GradedPart(Frozen):
     source_revision: str
     split: str | None = "train"
     columns: tuple[str, str, str] = ("sentence1", "sentence2", "score")
-    scale: Scale
-    own: OwnRows | None = None  # the source is a person's own file, whose scores are brought to this scale
+    scale: Scale  # nli: contradiction 0, neutral 1, entailment 2; one_to_five is mapped to 0 … 5
+    own: OwnRows | None = None  # the source is a user file, whose scores are mapped to this scale
 
     @property
     def name(self) -> str:
-        """What counts and errors call it."""
+        """The name in counts and errors."""
         return f"{self.source}:{self.split}" if self.split else self.source
 
 
 class GradedCorpus(CorpusStage):
-    """Pairs with a label each, from 0 up."""
+    """Pairs with labels from 0."""
 
     kind: ClassVar[str] = "graded"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "pairs with a label each"
-    reader: ClassVar[str] = "sentdist.stages.corpora.graded:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:graded_rows"
 
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels
@@ -107,7 +107,7 @@ class GradedSection(Section):
 
 
 def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[Task, ...], where: str) -> tuple[GradedCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know."""
+    """Return the stage of a section, and an estimate of its rows."""
     pins = [
         resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=f"{where}.parts[{number}]")
         for number, part in enumerate(section.parts)
@@ -120,22 +120,22 @@ def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[
 
 
 def _check(section: GradedSection, corpus: GradedCorpus, where: str) -> None:
-    """Refuse scales that do not go together, and roundings that do nothing."""
+    """Raise RecipeError for scales that cannot be mixed, and for rounding without effect."""
     scales = {part.scale for part in section.parts}
     names = [part.name for part in corpus.parts]
     is_nli = scales == {"nli"}
     for holds, field, found, expected, remedy in (
-        (is_nli or "nli" not in scales, "parts", "label words beside scores", "one kind of labels", "Make two corpora of them."),
+        (is_nli or "nli" not in scales, "parts", "NLI labels and scores", "one kind of labels", "Make two corpora of them."),
         (len(set(names)) == len(names), "parts", f"{', '.join(names)}", "each source and split once", "Drop the repetition."),
-        (not is_nli or section.rounding == "half_even", "rounding", section.rounding, "none for label words", "Leave it out."),
-        (not is_nli or section.spacing == 1.0, "spacing", f"{section.spacing:g}", "none for label words", "Leave it out."),
+        (not is_nli or section.rounding == "half_even", "rounding", section.rounding, "no rounding of NLI labels", "Leave it out."),
+        (not is_nli or section.spacing == 1.0, "spacing", f"{section.spacing:g}", "no spacing for NLI labels", "Leave it out."),
         (
             section.rounding != "none" or section.spacing == 1.0,
             "spacing", f"{section.spacing:g} with rounding none", "a rounding", "Leave spacing out, or choose a rounding.",
         ),
         (
             round(corpus.top_label / section.spacing, 9) % 1 == 0,
-            "spacing", f"{section.spacing:g}", f"a divisor of {corpus.top_label:g}, the highest label", "Integers are 1 apart.",
+            "spacing", f"{section.spacing:g}", f"a divisor of {corpus.top_label:g}, the highest label", "Use 1 for integers.",
         ),
     ):  # fmt: skip
         if not holds:

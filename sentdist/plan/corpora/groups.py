@@ -1,4 +1,4 @@
-"""A corpus of anchors with P positives and Q negatives each: NLI rows grouped by premise."""
+"""The corpus of anchors with P positives and Q negatives each: NLI rows grouped by premise."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class GroupPart(Frozen):
     source_revision: str
     split: str | None = "train"
     columns: tuple[str, str, str] = ("premise", "hypothesis", "label")
-    labels: NliLabels = ("entailment", "contradiction")  # how the source writes them; ("0", "2") where labels are numbered
+    labels: NliLabels = ("entailment", "contradiction")  # as in the source; ("0", "2") for numbered labels
 
 
 class Augmentation(Frozen):
-    """How positives are made where a premise has too few, instead of copying the anchor (SupMPN, Table A1)."""
+    """How to make positives for a premise with too few, instead of copying the anchor (SupMPN, Table A1)."""
 
     name: Rewording
     fraction: Annotated[float, Field(gt=0.0, le=1.0)]  # of the words deleted or replaced; of the missing positives that are paraphrased
@@ -47,12 +47,12 @@ class GroupedCorpus(CorpusStage):
     kind: ClassVar[str] = "groups"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "an anchor with several positives and negatives"
-    reader: ClassVar[str] = "sentdist.stages.corpora.groups:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:groups_rows"
 
     parts: Annotated[tuple[GroupPart, ...], Field(min_length=1)]
     num_positives: Count = 5
     num_negatives: Count = 5
-    at_least: Count = 1  # entailments, and contradictions, that a premise must have; 5 with P = Q = 5 is the paper's sub-SNLI
+    at_least: Count = 1  # entailments and contradictions each that a premise must have; 5 with P = Q = 5 is the paper's sub-SNLI
     fill: Fill = "own_then_copies"
     augmentation: Augmentation | None = None
     seed: int = 0
@@ -88,11 +88,11 @@ class GroupPartSection(Frozen):
 
 
 class AugmentationSection(Frozen):
-    """What is done to a premise's entailments to make more positives of them."""
+    """How to make more positives from the entailments of a premise."""
 
     name: Rewording
-    fraction: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # None: as printed, a tenth, a fifth, and half
-    checkpoint: str | None = None  # any sequence-to-sequence model that paraphrases: a folder or a hub id
+    fraction: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # None: as in the paper, 0.1, 0.2 and 0.5
+    checkpoint: str | None = None  # a sequence-to-sequence model that paraphrases: a folder or a hub id
     revision: str | None = None  # of a hub checkpoint
 
     @model_validator(mode="after")
@@ -123,7 +123,7 @@ class GroupsSection(Section):
 
 
 def grouped_corpus(section: GroupsSection, resolver: Resolver, *, where: str) -> tuple[GroupedCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know: an upper bound, half of the NLI rows."""
+    """Return the stage of a section, and an upper bound of its rows: half of the NLI rows."""
     parts, rows = [], 0
     for number, part in enumerate(section.parts):
         at = f"{where}.parts[{number}]"

@@ -1,4 +1,4 @@
-"""What every kind of training corpus says of itself: its section of a recipe, its stage, its rows, as objectives ask for them."""
+"""Base classes of the kinds of training corpus: the section of a recipe, the stage, and its sources."""
 
 from __future__ import annotations
 
@@ -15,52 +15,50 @@ from sentdist.plan.stage import Processes, Purpose, Stage
 
 @dataclass(frozen=True, kw_only=True)
 class Planning:
-    """What a section of a recipe is planned with. fold: the part of a cross-validation; None outside of one.
-    pairs_of: the tasks of graded pairs that some names of tasks or groups stand for, pinned; RecipeError for another."""
+    """The context in which a section of a recipe is planned."""
 
     resolver: Resolver
-    fold: Fold | None
-    pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]
+    fold: Fold | None  # None without cross-validation
+    pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]  # `RecipeTasks.graded_pairs`
 
 
-def pinned(said: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dict[str, Any]:
-    """What a recipe says of a source, as fields of a stage: its name and revision are those of the pin."""
-    kept = said.model_dump(exclude={"kind", "source", "revision", *without})
+def pinned(section: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dict[str, Any]:
+    """Return the section of a source as fields of a stage, with the name and revision of the pin."""
+    kept = section.model_dump(exclude={"kind", "source", "revision", *without})
     return kept | {"source": pin.name, "source_revision": pin.revision}
 
 
 class Section(Frozen):
-    """A corpus as a recipe says it. A subclass in a file of this package is a kind of corpus, and has a `kind`."""
+    """A corpus in a recipe. Each subclass in a file of this package is a kind of corpus, with a field `kind`."""
 
     if TYPE_CHECKING:
         kind: str
 
     def planned(self, given: Planning, *, where: str) -> tuple[CorpusStage, int]:
-        """The stage, and its rows as far as planning can know. where: the place in the recipe, for errors."""
+        """Return the stage, and an estimate of its rows. where: the place in the recipe, for errors."""
         raise NotImplementedError
 
     def tokens(self, given: Planning, *, where: str) -> float | None:
-        """Of a sentence on average, before it is cut; None: planning reads no texts of this kind."""
+        """Return the mean tokens per sentence before truncation; None: planning reads no texts of this kind."""
         return None
 
     @property
     def shown(self) -> str:
-        """What an error calls it."""
+        """The name in errors."""
         return f"of kind {self.kind}"
 
     def judged_source(self, resolver: Resolver) -> str | None:
-        """The retrieval source that its rows come from, by what its files are: cross-validation then goes over its queries."""
+        """Return the retrieval source of its rows, over whose queries cross-validation goes; None for other sources."""
         return None
 
     @property
     def documents_by(self) -> str:
-        """What of the documents of such a source is read."""
+        """The field that is read of the documents of a retrieval source."""
         return "answer"
 
 
 class PinnedSource(Protocol):
-    """What rows are read from: a name, its digest or commit, and the split; None: all. own: which rows of a person's own file; None of
-    what is not one."""
+    """A source of rows: its name, its digest or commit, its split (None: all), and how to read a user file (None: it is none)."""
 
     @property
     def source(self) -> str: ...
@@ -73,58 +71,57 @@ class PinnedSource(Protocol):
 
 
 class CorpusStage(Stage):
-    """A training corpus. holds: what its rows are, in a line of a table.
-    reader: "module:function" of (stage, context) that reads the sources and gives a `CorpusTable`."""
+    """A training corpus."""
 
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = None
     built_by: ClassVar[Processes | None] = "one"
     precision_used: ClassVar[None] = None
 
-    holds: ClassVar[str]
-    reader: ClassVar[str]
+    holds: ClassVar[str]  # description of its rows, for a table
+    reader: ClassVar[str]  # "module:function" of (stage, context) that reads the sources and returns a `CorpusTable`
 
     @property
     def num_columns(self) -> int:
-        """Sentences of a row: the anchor, its positives, its hard negatives."""
+        """Sentences per row: the anchor, its positives, its hard negatives."""
         raise NotImplementedError
 
     if TYPE_CHECKING:  # a field in one kind, which pydantic would not let shadow a property
 
         @property
         def num_positives(self) -> int:
-            """Positives of an anchor; 0 of sentences alone."""
+            """Positives per anchor; 0 for single sentences."""
             ...
 
     @property
     def labels(self) -> Labels | None:
-        """The labels of its rows; None where they have none."""
+        """The labels of its rows; None without labels."""
         return None
 
     @property
     def relation_names(self) -> tuple[str, ...]:
-        """The relations of its rows, in the order of their numbers; empty where they have none."""
+        """The relations of its rows, in the order of their numbers; empty without relations."""
         return ()
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:
-        return 0  # an encoder sees none of them here
+        return 0  # no encoder reads sentences here
 
     @property
     def training_fold(self) -> Fold | None:
-        """The part of a cross-validation over the queries of its source that its rows are from; None outside of one."""
+        """The fold of the cross-validation that its rows are from; None without one."""
         return None
 
     @property
     def uses_gpu(self) -> bool:
-        """Whether a model writes some of its sentences."""
+        """Whether a model generates some of its sentences."""
         return False
 
     @property
     def sources(self) -> tuple[PinnedSource, ...]:
-        """What its rows are read from, in their order."""
+        """The sources of its rows, in order."""
         raise NotImplementedError
 
     @property
     def described(self) -> tuple[str, ...]:
-        """What the data is, for a model card."""
+        """Description of the data for a model card."""
         return tuple(f"{one.source} ({one.split or 'all'}, {one.source_revision})" for one in self.sources)

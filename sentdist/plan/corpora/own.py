@@ -1,4 +1,4 @@
-"""A person's own file as a corpus: what it holds is found out, and the rows train that are not held out."""
+"""The corpus of a user file: its format is detected, and the rows that are not held out are trained on."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from sentdist.errors import RecipeError, brief
 from sentdist.plan.corpora.graded import GradedCorpus, GradedPart
 from sentdist.plan.corpora.kind import CorpusStage, Planning, Section
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.own_file import OwnFileSection
 from sentdist.plan.resolver import OwnPin, Resolver
+from sentdist.plan.specs import OwnFileSection
 from sentdist.plan.stage import Json
 
 
 class OwnSection(OwnFileSection, Section):
-    """A file of one's own whose rows train, but for those that are held out."""
+    """A user file; all rows train except those held out."""
 
     kind: Literal["own"]
     limit: Annotated[int, Field(ge=1)] | None = None  # of the training rows
@@ -54,7 +54,7 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
     """Check the values of a section.
 
     Raises:
-        RecipeError: one that it does not have, or not so.
+        RecipeError: an unknown field or an invalid value.
     """
     try:
         return OwnSection.model_validate(values)

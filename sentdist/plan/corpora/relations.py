@@ -1,4 +1,4 @@
-"""A corpus of triples of mixed relations, with hard negatives drawn within each relation."""
+"""The corpus of triples of several relations, with hard negatives drawn within each relation, and the task of ranking links."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sentdist.plan.resolver import Resolver
 from sentdist.plan.stage import slug
 
 # nli: entailments of (premise, hypothesis, label) rows, with contradictions as negatives; captions: pairs of texts that share a group;
-# same: a sentence with itself; pairs: two columns as they stand.
+# same: a sentence with itself; pairs: two columns unchanged.
 Construction = Literal["pairs", "nli", "captions", "same"]
 CapRule = Literal["first", "sample"]
 Pool = Literal["relation", "all"]
@@ -35,13 +35,13 @@ class RelationFile(Frozen):
 
 
 class RelationPart(Frozen):
-    """One relation and where its pairs come from."""
+    """One relation and the sources of its pairs."""
 
     name: str
     construction: Construction
     sources: Annotated[tuple[RelationFile, ...], Field(min_length=1)]
     columns: tuple[str, ...]
-    only: tuple[str, str] | None = None  # (column, value) of the rows that count
+    only: tuple[str, str] | None = None  # (column, value) of the rows to use
     cap: Count | None = None
 
 
@@ -51,11 +51,11 @@ class RelationalCorpus(CorpusStage):
     kind: ClassVar[str] = "relations"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "pairs of several relations, with hard negatives"
-    reader: ClassVar[str] = "sentdist.stages.corpora.relations:rows"
+    reader: ClassVar[str] = "sentdist.stages.corpora:relations_rows"
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
     cap_rule: CapRule = "first"
-    held_out: Annotated[int, Field(ge=0)] = 0  # pairs of each relation that are kept for dev, and as many for test
+    held_out: Annotated[int, Field(ge=0)] = 0  # pairs of each relation held out for dev, and as many for test
     seed: int = 0
 
     @property
@@ -81,7 +81,7 @@ class RelationalCorpus(CorpusStage):
 
     @property
     def described(self) -> tuple[str, ...]:
-        """What the data is, for a model card."""
+        """Description of the data for a model card."""
         return tuple(
             f"{part.name}: {file.source} ({file.split or 'all'}, {file.source_revision})"
             for part in self.relations
@@ -118,7 +118,7 @@ class RelationSection(Frozen):
     name: Annotated[str, Field(pattern=NAME)]
     construction: Construction = "pairs"
     sources: Annotated[tuple[RelationFileSection, ...], Field(min_length=1)]
-    columns: tuple[str, ...] | None = None  # None: those that sources of this construction usually have
+    columns: tuple[str, ...] | None = None  # None: the usual ones of this construction
     only: tuple[str, str] | None = None
     cap: Count | None = None  # None: that of the corpus
 
@@ -137,7 +137,7 @@ class RelationsSection(Section):
 
     kind: Literal["relations"]
     relations: Annotated[tuple[RelationSection, ...], Field(min_length=1)]
-    cap: Count | None = None  # pairs of each relation, at most
+    cap: Count | None = None  # maximum number of pairs per relation
     cap_rule: CapRule = "first"
     held_out: Annotated[int, Field(ge=0)] = 0
     seed: int = 0
@@ -156,15 +156,14 @@ class RelationsSection(Section):
 
 
 class LinksSection(Frozen):
-    """Which held-out triples are ranked: those of the recipe's corpus, or of one under `corpora`; among tails of one relation or of all."""
+    """Which held-out triples are ranked."""
 
-    corpus: str | None = None
-    pool: Pool = "relation"
+    corpus: str | None = None  # a name under `corpora`; None: the recipe's corpus
+    pool: Pool = "relation"  # rank among the tails of the relation, or of all relations
 
 
 def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: str) -> tuple[RelationalCorpus, int]:
-    """The stage of a section, and its rows as far as planning can know:
-    a third of the NLI rows are entailments, five captions make ten pairs."""
+    """Return the stage of a section, and an estimate of its rows: a third of NLI rows are entailments, five captions make ten pairs."""
     parts, rows = [], 0
     for number, part in enumerate(section.relations):
         columns = part.columns or COLUMNS[part.construction]
@@ -185,7 +184,7 @@ def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: s
 
 
 def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
-    """The task over what a corpus has held out; `held_out` must be above 0. It names the corpus as it is, cap included."""
+    """Return the task on the held-out triples of a corpus, whose `held_out` must be above 0; its revision is the key of the corpus."""
     parts = tuple(part.model_copy(update={"cap": None}) for part in corpus.relations)  # a cap does not change what is held out
     uncapped = corpus.model_copy(update={"relations": parts})
     return LinkTask(

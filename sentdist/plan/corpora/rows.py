@@ -1,4 +1,4 @@
-"""A corpus whose rows stand in one source as they are trained on: pairs, or triplets with a hard negative."""
+"""The corpus of plain rows from one source: single sentences, pairs, or triplets with a hard negative."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class RowsCorpus(CorpusStage):
 
     kind: ClassVar[str] = "corpus"  # in keys and folders of artifacts
     revision: ClassVar[int] = 1
-    holds: ClassVar[str] = "an anchor, its positive, and if you like a hard negative"
-    reader: ClassVar[str] = "sentdist.stages.corpora.rows:rows"
+    holds: ClassVar[str] = "an anchor, its positive, and optionally a hard negative"
+    reader: ClassVar[str] = "sentdist.stages.corpora:plain_rows"
 
     source: str
     source_revision: str
@@ -32,10 +32,10 @@ class RowsCorpus(CorpusStage):
     columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")  # anchor, positive[, negative]
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
-    add_reversed: bool = False  # also (positive, anchor, negative), as the recipe of the start checkpoint did
+    add_reversed: bool = False  # also (positive, anchor, negative), as in the training of the start checkpoint
     fold: Fold | None = None
     document_field: Documents = "answer"
-    own: OwnRows | None = None  # the source is a person's own file
+    own: OwnRows | None = None  # the source is a user file
 
     @property
     def label(self) -> str:
@@ -63,7 +63,7 @@ class RowsCorpus(CorpusStage):
 
     @property
     def described(self) -> tuple[str, ...]:
-        """What the data is, for a model card."""
+        """Description of the data for a model card."""
         rows = f", {self.limit} rows" if self.limit else ""
         return (f"{self.source} ({self.split or 'all'}{rows}, {self.source_revision})",)
 
@@ -73,7 +73,7 @@ class RowsSection(Section):
 
     kind: Literal["rows"] = "rows"
     source: str
-    revision: str | None = None  # of a hub data set; files pin themselves by their content
+    revision: str | None = None  # of a hub data set; files are pinned by their content
     split: str | None = "train"
     columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")
     limit: Annotated[int, Field(ge=1)] | None = None
@@ -85,10 +85,10 @@ class RowsSection(Section):
     def _one_to_three_columns(self) -> RowsSection:
         if len(self.columns) not in (1, 2, 3):
             raise ValueError(
-                f"found {len(self.columns)} columns; expected two (anchor, positive), three (and a hard negative), or one (sentences alone)"
+                f"found {len(self.columns)} columns; expected two (anchor, positive), three (and a hard negative), or one (sentences)"
             )
         if self.add_reversed and len(self.columns) == 1:
-            raise ValueError("add_reversed: found one column; expected an anchor and a positive to exchange; leave it out")
+            raise ValueError("add_reversed: found one column; expected an anchor and a positive to swap; leave it out")
         return self
 
     @property
@@ -104,11 +104,11 @@ class RowsSection(Section):
         return self.document_field
 
     def _check_effect(self, where: str, *, is_retrieval: bool) -> None:
-        """Raise RecipeError for a field that is read of sources of the other kind alone."""
+        """Raise RecipeError for a field that is used only with the other kind of source."""
         field = "columns" if is_retrieval else "document_field"
         if field in self.model_fields_set and getattr(self, field) != type(self).model_fields[field].default:
-            found = "a field without effect on documents with queries" if is_retrieval else "a field without effect on rows"
-            expected = "training pairs of a query and a document" if is_retrieval else "the names of their columns, under columns"
+            found = "a field without effect on a retrieval source" if is_retrieval else "a field without effect on rows"
+            expected = "pairs of a query and a document, which are fixed" if is_retrieval else "the names of their columns, under columns"
             raise RecipeError(where=f"{where}.{field}", found=found, expected=expected, remedy="Leave it out.")
 
     def planned(self, given: Planning, *, where: str) -> tuple[RowsCorpus, int]:

@@ -1,1 +1,1 @@
-"""What papers printed: a file each, by the name that recipes call it; it says which of our cells stands for which printed row."""
+"""Printed results of papers, one module per paper, named as in recipes, with the cells of ours that reproduce each row."""

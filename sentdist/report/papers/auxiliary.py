@@ -1,4 +1,4 @@
-"""What the poster on auxiliary tasks printed (FSU, its table of STS scores), and which of our cells stands for which of its rows."""
+"""Printed results of the poster on auxiliary tasks (FSU, table of STS scores), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sentdist.plan.objectives import terms_of, value_of
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "poster on auxiliary tasks"
 _RECIPE = "rayjobs/recipes/papers/auxiliary_table1.yaml"
 _SIMCSE, _SENTENCE, _BOW, _POS = "SimCSE", "Our sentence", "Our BOW", "Our POS"
-_SIMCSE_NOTE = "SimCSE's row is that of its own paper (RoBERTa-base, unsupervised), whose average the poster repeats."
+_SIMCSE_NOTE = "The row of SimCSE is from its paper (RoBERTa-base, unsupervised); the poster repeats its average."
 
 AUXILIARY_TABLES: dict[str, PaperTable] = {
     "1": PaperTable(
@@ -31,7 +30,7 @@ AUXILIARY_TABLES: dict[str, PaperTable] = {
         ),
         notes=(
             _SIMCSE_NOTE,
-            "Of the whole embedding's row the text that we have keeps STS12 70.39, the average (next table), and a loose 68.20, by elimination its SICK-R.",
+            "Of the row of the whole embedding, our text of the poster has only STS12 70.39, the average (next table), and a stray 68.20, by elimination SICK-R.",
         ),
     ),
     "1 (averages)": PaperTable(
@@ -47,7 +46,7 @@ AUXILIARY_TABLES: dict[str, PaperTable] = {
             PaperRow(label=_BOW, scores=(76.05,)),
             PaperRow(label=_POS, scores=(74.65,)),
         ),
-        notes=(_SIMCSE_NOTE, "The poster gives one number a row, without saying of how many runs."),
+        notes=(_SIMCSE_NOTE, "The poster gives one number per row and does not say from how many runs."),
     ),
 }
 
@@ -56,10 +55,12 @@ _OF_PART = {"whole": _SENTENCE, "bow": _BOW, "pos": _POS}
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryFacts:
-    """What a cell is in the poster's terms. has_tasks: with tags and words;
-    False: SimCSE alone. adversary: "none", "entropy" or "reversal".
+    """A cell in the poster's terms.
 
-    part: which channels are scored.
+    Args:
+        has_tasks: trained with tags and words; False: SimCSE alone.
+        adversary: "none", "entropy" or "reversal".
+        part: channels that are scored.
     """
 
     has_tasks: bool
@@ -68,7 +69,7 @@ class AuxiliaryFacts:
 
 
 def auxiliary_matches(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the poster's row that stands for the same thing."""
+    """Return table number -> our label -> row of the poster that it reproduces."""
     matches = {
         label: _OF_PART[found.part] if found.has_tasks else _SIMCSE
         for label, found in facts.items()
@@ -79,7 +80,7 @@ def auxiliary_matches(facts: Mapping[str, AuxiliaryFacts | None]) -> dict[str, d
 
 
 def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
-    """What a cell is in the poster's terms; None for what is neither SimCSE nor has tasks."""
+    """Return a cell in the poster's terms; None if it is neither SimCSE nor has tasks."""
     if cell.train is None:
         return None
     channels = cell.view.channels
@@ -95,8 +96,6 @@ def auxiliary_facts(cell: CellFacts) -> AuxiliaryFacts | None:
 
 
 TABLES = PaperTables(
-    title="SimCSE with auxiliary tasks (poster, Florida State University)",
-    tables=AUXILIARY_TABLES,
-    facts=auxiliary_facts,
+    title="SimCSE with auxiliary tasks (poster, Florida State University)", tables=AUXILIARY_TABLES, facts=auxiliary_facts,
     matches=auxiliary_matches,
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the RCL paper printed (arXiv 2209.13241, Tables 1-5), and which of our cells stands for which of its rows."""
+"""Printed results of the RCL paper (arXiv 2209.13241, Tables 1-5), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -6,11 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import FurtherTable, PaperTables, fold_means
-from sentdist.report.printed import FAQ_COLUMNS, STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.score_rows import TableRows
-from sentdist.report.side_by_side import SideBySide, side_by_side
+from sentdist.report.printed import (
+    FAQ_COLUMNS,
+    STS_COLUMNS,
+    FurtherTable,
+    PaperRow,
+    PaperTable,
+    PaperTables,
+    SideBySide,
+    fold_means,
+    side_by_side,
+)
+from sentdist.report.score_rows import CellFacts, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -28,10 +35,10 @@ _RCL = PaperRow(
     starred=("STS12", "STS13", "STS14", "STS15", "STS16", "SICK-R"),
 )
 
-_FIVE_RUNS = "The paper calls every row a mean of 5 runs, the untouched checkpoint's too; that row is a constant here."
-_BASE_DOUBT = "The base prints STS-B 84.84, while 85.54 is listed for nli-roberta-base-v2: compare gains over one's own base."
-_NO_TEST = "The paper does not name its test. Its underlines (p < 0.1) are lost in the text that we have."
-_OWN_QUESTIONS = "What is asked is not said; the numbers fit one relevant item a query, so here each FAQ's own question looks for its answer in the whole bank."
+_FIVE_RUNS = "The paper calls every row a mean of 5 runs, even that of the untouched checkpoint, which is a constant here."
+_BASE_DOUBT = "The base prints STS-B 84.84, while 85.54 is listed for nli-roberta-base-v2: compare gains over the base of each side."
+_NO_TEST = "The paper does not name its test. Our text of the paper lacks its underlines (p < 0.1)."
+_OWN_QUESTIONS = "The paper does not describe the queries; its numbers fit one relevant item per query, so here the question of each FAQ searches its answer in the whole bank."
 
 PAPER_TABLES: dict[str, PaperTable] = {
     "1a": PaperTable(
@@ -47,7 +54,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
             PaperRow(label="Attention dropout p=0.2", scores=(73.10, 84.49, 79.38, 85.32, 81.99, 84.88, 78.81, 81.14)),
             PaperRow(label="Attention dropout p=0.3", scores=(73.61, 84.79, 79.44, 85.45, 81.77, 84.81, 78.07, 81.13)),
         ),
-        notes=(_FIVE_RUNS, _BASE_DOUBT, _NO_TEST, "RoBERTa's own attention dropout is already 0.1: p = 0.1 is plain fine-tuning."),
+        notes=(_FIVE_RUNS, _BASE_DOUBT, _NO_TEST, "RoBERTa already has attention dropout 0.1: p = 0.1 is plain fine-tuning."),
     ),
     "1b": PaperTable(
         paper=_PAPER,
@@ -92,7 +99,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
             PaperRow(label="Attention dropout p=0.1", scores=(6.14, 13.05, 17.95, 13.05)),
             PaperRow(label="RCL", scores=(6.35, 13.31, 18.49, 13.41), starred=("Acc@1", "Acc@5", "MAP")),
         ),
-        notes=(_NO_TEST, _OWN_QUESTIONS, "Which part of COUGH was used is not said; here its bank for evaluation, 7,117 English FAQs."),
+        notes=(_NO_TEST, _OWN_QUESTIONS, "The paper does not say which part of COUGH it uses; here its evaluation bank of 7,117 English FAQs."),
     ),
     "3": PaperTable(
         paper=_PAPER,
@@ -124,7 +131,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
             PaperRow(label="8", scores=(82.40,), starred=("Avg",)),
             PaperRow(label="10", scores=(82.42,)),
         ),
-        notes=("Stars compare with the preceding number of regulators.", "10 regulators (82.42) do not differ from 8 (82.40) by the paper's own test."),
+        notes=("Stars compare with the preceding number of regulators.", "10 regulators (82.42) do not differ from 8 (82.40) by the paper's test."),
     ),
     "5": PaperTable(
         paper=_PAPER,
@@ -141,7 +148,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
             _RCL,
         ),
         notes=(
-            "The caption speaks of three entropy rows; there are four.",
+            "The printed caption mentions three entropy rows; there are four.",
             "The average of φ=0.02 is printed 80.22; its cells give 80.21.",
         ),
     ),
@@ -149,7 +156,7 @@ PAPER_TABLES: dict[str, PaperTable] = {
 
 _PHIS = (0.01, 0.02, 0.03, 0.04, 0.05)
 _THREE = (0.1, 0.2, 0.3)
-# Number of a table that compares dropouts -> shares of heads, and of attention, that it has rows of.
+# Number of a table that compares dropouts -> rates of DropHead and of attention dropout in its rows.
 _DROPOUTS: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {"1a": ((), _THREE), "1b": (_THREE, ()), "3": ((0.1,), (0.1,))}
 _FAQ_TASKS = {"2a": "faqir", "2b": "cough"}
 
@@ -158,7 +165,7 @@ PAPER_REGULATORS: dict[int, float] = {int(row.label): row.scores[0] for row in P
 
 
 class RclFacts(Protocol):
-    """What must be known of a cell to find its row. is_as_it_is: a whole pretrained checkpoint, scored by plain cosine."""
+    """The facts on a cell that determine its row; see `CellFacts`."""
 
     @property
     def is_as_it_is(self) -> bool: ...
@@ -175,14 +182,14 @@ class RclFacts(Protocol):
 
 
 def rcl_matches(facts: Mapping[str, RclFacts]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the paper's row that stands for the same thing."""
+    """Return table number -> our label -> printed row that it reproduces."""
     return {
         number: {label: row for label, found in facts.items() if (row := _row(number, found))} for number in ("1a", "1b", "3", "4", "5")
     }
 
 
 def faq_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping[str, CellFacts]) -> Iterator[FurtherTable]:
-    """Our rows of Tables 2a and 2b: means over folds, a row a seed."""
+    """Yield our rows of Tables 2a and 2b: means over folds, a row per seed."""
     for number, task in _FAQ_TASKS.items():
         columns = {title: f"{task}.{title.lower()}" for title in FAQ_COLUMNS}
         row_of = {label: row for label, found in cells.items() if (row := _row("3", found))}  # its rows are those of Table 3
@@ -196,7 +203,7 @@ def faq_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping
 
 
 def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[SideBySide]:
-    """The paper's tables that have rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
+    """Yield the printed tables with rows of ours: dropouts (1a, 1b), comparison (3), regulators (4), entropy encoders (5)."""
     labels = [line.label for line in table.lines]
     base = next((label for label in labels if facts[label].is_as_it_is), None)
     for number, matches in rcl_matches({label: facts[label] for label in labels}).items():
@@ -206,7 +213,7 @@ def rcl_compared(table: ResultTable, facts: Mapping[str, RclFacts]) -> Iterator[
 
 
 def _row(number: str, facts: RclFacts) -> str | None:
-    """The paper's row that stands for the same thing as a cell of ours."""
+    """The printed row that a cell of ours reproduces."""
     match facts.objective:
         case None if facts.is_as_it_is:
             return "0" if number == "4" else "SRoBERTa-base" if number in _DROPOUTS else None
@@ -225,11 +232,6 @@ def _row(number: str, facts: RclFacts) -> str | None:
 
 
 TABLES = PaperTables(
-    title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)",
-    tables=PAPER_TABLES,
-    facts=lambda cell: cell,
-    matches=rcl_matches,
-    compared=rcl_compared,
-    further=faq_tables,
-    regulators=PAPER_REGULATORS,
-)
+    title="Regularized Contrastive Learning of Semantic Search (arXiv 2209.13241)", tables=PAPER_TABLES, facts=lambda cell: cell,
+    matches=rcl_matches, compared=rcl_compared, further=faq_tables, regulators=PAPER_REGULATORS,
+)  # fmt: skip

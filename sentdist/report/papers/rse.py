@@ -1,4 +1,4 @@
-"""What the RSE paper printed (arXiv 2212.08802, Tables 1 to 7), and which of our cells stands for which of its rows."""
+"""Printed results of the RSE paper (arXiv 2212.08802, Tables 1 to 7), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from sentdist.objectives.rse import RSE
 from sentdist.plan.corpora.relations import RelationalCorpus
 from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import useb
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import FurtherTable, PaperTables, with_distinct_rows
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
-from sentdist.report.relations import LINK_COLUMNS
-from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.side_by_side import SideBySide
+from sentdist.report import sweep_rows
+from sentdist.report.method_figures import LINK_COLUMNS
+from sentdist.report.printed import (
+    SIMCSE_SUPERVISED,
+    STS_COLUMNS,
+    TRANSFER_COLUMNS,
+    FurtherTable,
+    PaperRow,
+    PaperTable,
+    PaperTables,
+    SideBySide,
+    with_distinct_rows,
+)
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
@@ -29,18 +36,16 @@ _MIXED = ("entailment", "duplicate-question")  # RSE's relations for STS
 _FIVE = (*_MIXED, "paraphrase", "same-caption", "qa-entailment")
 _SIX = (*_FIVE, "same-sentence")
 _ENCODERS = {"bert-base": "RSE", "bert-large": "RSE-BERT-large", "roberta-base": "RSE-RoBERTa-base", "roberta-large": "RSE-RoBERTa-large"}
-_POOLED = (
-    "STS-B and SICK-R of RSE's own rows are scored on train, dev and test pooled, those of SimCSE on test; each row of ours says which."
-)
+_POOLED = "The RSE rows are scored on pooled train, dev and test of STS-B and SICK-R, the SimCSE rows on test; each row of ours says which."
 _POOLED_COLUMNS = {"stsb-pooled": "STS-B", "sickr-pooled": "SICK-R"}
 
-# Relation, as recipes call it -> its row in Table 7.
+# Relation in recipes -> its row in Table 7.
 LINK_ROWS = {
     "entailment": "Entailment", "duplicate-question": "Duplicate Question", "paraphrase": "Paraphrase", "qa-entailment": "QA Entailment",
     "same-caption": "Same Caption", "all": "All",
 }  # fmt: skip
 
-# Table 7, on six large corpora with BERT-base, × 100, by relation as recipes call it.
+# Table 7, on six large corpora with BERT-base, × 100, by relation in recipes.
 PAPER_LINKS: dict[str, tuple[float, float, float, float]] = {
     "entailment": (80, 74, 85, 93),
     "duplicate-question": (83, 76, 88, 97),
@@ -95,7 +100,7 @@ RSE_TABLES: dict[str, PaperTable] = {
             PaperRow(label="RSE-RoBERTa-base", scores=(76.71, 84.38, 80.87, 87.12, 83.33, 84.62, 81.97, 82.71)),
             PaperRow(label="RSE-RoBERTa-large", scores=(77.81, 87.04, 82.73, 87.92, 85.44, 86.79, 83.13, 84.41)),
         ),
-        notes=("RSE's rows are one run each, not means.", _POOLED, "Rows named RSE and SimCSE, supervised: BERT-base."),
+        notes=("The RSE rows are single runs, not means.", _POOLED, "Rows named RSE and SimCSE, supervised: BERT-base."),
     ),
     "3": PaperTable(
         paper=_PAPER,
@@ -112,7 +117,7 @@ RSE_TABLES: dict[str, PaperTable] = {
             PaperRow(label="RSE-RoBERTa-base", scores=(82.57,)),
             PaperRow(label="RSE-RoBERTa-large", scores=(84.10,)),
         ),
-        notes=("The repository has 80.69, 81.98, 81.50 and 83.72 for the four RSE rows: another run, or another reading.",),
+        notes=("The repository has 80.69, 81.98, 81.50 and 83.72 for the four RSE rows: another run, or another pooling.",),
     ),
     "4": PaperTable(
         paper=_PAPER,
@@ -132,7 +137,7 @@ RSE_TABLES: dict[str, PaperTable] = {
         paper=_PAPER,
         number="5",
         base=SIMCSE_SUPERVISED.label,
-        ours=useb.TITLE,
+        ours=sweep_rows.TITLE,
         recipes={label: f"{_PAPERS}/rse_table5.yaml" for label in (SIMCSE_SUPERVISED.label, *_ENCODERS.values())},
         caption="Unsupervised sentence embedding benchmark",
         columns=("AskUbuntu", "CQADupStack", "TURL", "PIT", "TwitterPara Avg", "Cite", "CC", "CR", "CV", "SciDocs Avg", "Avg"),
@@ -150,8 +155,8 @@ RSE_TABLES: dict[str, PaperTable] = {
             PaperRow(label="RSE-RoBERTa-large", scores=(58.00, 15.20, 76.20, 78.80, 77.50, 69.30, 72.40, 72.90, 74.80, 72.40, 55.80)),
         ),
         notes=(
-            "The best single relation of each task was chosen on its test set, here too; a report has each relation alone (Figure 5).",
-            "MAP; average precision for TwitterPara. CQADupStack: of the first 100, divided by what is relevant among these, as in USEB's code.",
+            "The best single relation of each task was chosen on its test set, here too; reports also have each relation alone (Figure 5).",
+            "MAP; average precision for TwitterPara. CQADupStack: over the first 100, divided by the number of relevant ones among them, as in USEB's code.",
         ),
     ),
     "6": PaperTable(
@@ -176,7 +181,7 @@ RSE_TABLES: dict[str, PaperTable] = {
             PaperRow(label="RSE-RoBERTa-base", scores=(84.52, 91.21, 94.39, 90.21, 91.49, 91.40, 77.10, 88.62)),
             PaperRow(label="RSE-RoBERTa-large", scores=(86.29, 91.21, 95.17, 91.16, 91.38, 95.40, 78.20, 89.83)),
         ),
-        notes=("The first row repeats that of Table 2: those of GloVe elsewhere stand in its place.", "Features: the paper says the mean of [CLS] over the last five layers, as here; its code averages the head's output too."),
+        notes=("The printed first row repeats that of Table 2; here it has the GloVe scores printed elsewhere.", "Features: the paper takes the mean of [CLS] over the last five layers, as here; its code also averages the head's output."),
     ),
     "7": PaperTable(
         paper=_PAPER,
@@ -198,8 +203,13 @@ _ALONE = {
 
 @dataclass(frozen=True, kw_only=True)
 class RelationalFacts:
-    """What a cell learned from triples. is_modelled: a vector a relation (rse), or none (info_nce); hard_negatives: whether they took part.
-    is_scored: pairs are scored by relations, with the paper's weights."""
+    """How a cell learned from triples.
+
+    Args:
+        is_modelled: with a vector per relation (rse) or without (info_nce).
+        is_scored: pairs are scored by relations, with the paper's weights.
+        best_alone: scored by each relation alone, the best for each task.
+    """
 
     relations: tuple[str, ...]
     is_modelled: bool
@@ -208,11 +218,11 @@ class RelationalFacts:
     temperature: float
     checkpoint: str = ""
     pooling: str = ""
-    best_alone: bool = False  # each relation alone, the best for each task
+    best_alone: bool = False
 
 
 def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the paper's row that stands for the same thing."""
+    """Return table number -> our label -> printed row that it reproduces."""
     known = {label: found for label, found in facts.items() if found is not None}
     printed = {row.label for row in RSE_TABLES["4"].rows}
     main = {label: row for label, found in known.items() if (row := _main_row(found))}
@@ -240,12 +250,12 @@ def rse_matches(facts: Mapping[str, RelationalFacts | None]) -> dict[str, dict[s
 
 
 def rse_compared(table: ResultTable, facts: Mapping[str, RelationalFacts | None]) -> Iterator[SideBySide]:
-    """As other papers, with the first of several cells that stand for one row, such as an encoder read in two ways."""
+    """Yield the tables as for other papers, using the first of several cells that reproduce one row."""
     return with_distinct_rows(table, RSE_TABLES, {number: _first_of_each(rows) for number, rows in rse_matches(facts).items()})
 
 
 def _source_row(facts: RelationalFacts) -> str | None:
-    """The row of Table 1: only entailment was also trained with hard negatives, and all five relations were merged."""
+    """The row of Table 1, where only entailment was also trained with hard negatives, and all five relations were merged."""
     if not _is_bert_base(facts):
         return None
     if facts.is_modelled or facts.temperature != PAPER_TEMPERATURE:
@@ -280,12 +290,12 @@ def _is_bert_base(facts: RelationalFacts) -> bool:
 
 
 def _encoder_row(facts: RelationalFacts) -> str:
-    """The row of the encoder: BERT-base's for encoders that the paper does not have."""
+    """The row of the encoder; encoders that the paper does not have count as BERT-base."""
     return next((row for name, row in _ENCODERS.items() if name in facts.checkpoint), "RSE")
 
 
 def _first_of_each(rows: Mapping[str, str]) -> dict[str, str]:
-    """label -> row without the labels whose row an earlier label has."""
+    """Label -> row, without labels whose row an earlier label has."""
     first: dict[str, str] = {}
     for label, row in rows.items():
         if row not in first.values():
@@ -294,26 +304,22 @@ def _first_of_each(rows: Mapping[str, str]) -> dict[str, str]:
 
 
 def relational_facts(cell: CellFacts) -> RelationalFacts | None:
-    """What a cell learned from triples; None for what knows no relation."""
+    """Return how a cell learned from triples; None if it has no relations."""
     train, corpus, scoring = cell.train, cell.corpus, cell.view.relations
     if train is None or not isinstance(corpus, RelationalCorpus) or not isinstance(train.objective, RSE | InfoNCE):
         return None
     if isinstance(train.objective, RSE) and train.objective.phi:
         return None
     return RelationalFacts(
-        relations=corpus.relation_names,
-        is_modelled=isinstance(train.objective, RSE),
+        relations=corpus.relation_names, is_modelled=isinstance(train.objective, RSE),
         is_scored=scoring is not None and {name: weight for name, weight in scoring.by_name.items() if weight} == _PAPER_WEIGHTS,
-        best_alone=scoring is not None and scoring.combine == "best",
-        pooling=train.encoder.pooling,
-        hard_negatives=train.objective.hard_negatives,
-        temperature=train.objective.temperature,
-        checkpoint=train.encoder.checkpoint,
-    )
+        best_alone=scoring is not None and scoring.combine == "best", pooling=train.encoder.pooling,
+        hard_negatives=train.objective.hard_negatives, temperature=train.objective.temperature, checkpoint=train.encoder.checkpoint,
+    )  # fmt: skip
 
 
 def link_tables(sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping[str, CellFacts]) -> Iterator[FurtherTable]:
-    """A table for each relation of link prediction, of the systems that model relations, with the printed row that it stands for."""
+    """Yield a table per relation of link prediction, of systems that model relations, with its printed row."""
     for relation, row in LINK_ROWS.items():
         rows = [
             ResultRow(method=trial.method, label=trial.cell, params={}, seed=trial.seed or 0, scores=scores)
@@ -337,11 +343,6 @@ def _link_scores(record: Record, relation: str) -> dict[str, float | None]:
 
 
 TABLES = PaperTables(
-    title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)",
-    tables=RSE_TABLES,
-    facts=relational_facts,
-    matches=rse_matches,
-    compared=rse_compared,
-    further=link_tables,
-    links=PAPER_LINKS,
-)
+    title="Relational Sentence Embedding for Flexible Semantic Matching (arXiv 2212.08802)", tables=RSE_TABLES, facts=relational_facts,
+    matches=rse_matches, compared=rse_compared, further=link_tables, links=PAPER_LINKS,
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the SimCSE paper printed of BERT-base (arXiv 2104.08821, Table 5), and which of our cells stands for which of its rows."""
+"""Printed results of SimCSE with BERT-base (arXiv 2104.08821, Table 5), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _SUPERVISED, _UNSUPERVISED = SIMCSE_SUPERVISED.label, "SimCSE, unsupervised"
 _RECIPE = "rayjobs/recipes/simcse.yaml"
@@ -35,7 +34,7 @@ SIMCSE_TABLES: dict[str, PaperTable] = {
 
 
 def simcse_row(cell: CellFacts) -> str | None:
-    """The printed row that a cell stands for: trained on triplets, or on each sentence with itself, at the paper's temperature."""
+    """Return the printed row of a cell trained on triplets, or on each sentence with itself, at the paper's temperature."""
     train, corpus = cell.train, cell.corpus
     if train is None or not isinstance(corpus, RowsCorpus) or not isinstance(train.objective, InfoNCE):
         return None
@@ -48,13 +47,11 @@ def simcse_row(cell: CellFacts) -> str | None:
 
 
 def simcse_matches(rows: Mapping[str, str | None]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the paper's row that stands for the same thing."""
+    """Return table number -> our label -> printed row that it reproduces."""
     return {"5": {label: row for label, row in rows.items() if row is not None}}
 
 
 TABLES = PaperTables(
-    title="SimCSE: Simple Contrastive Learning of Sentence Embeddings (arXiv 2104.08821)",
-    tables=SIMCSE_TABLES,
-    facts=simcse_row,
+    title="SimCSE: Simple Contrastive Learning of Sentence Embeddings (arXiv 2104.08821)", tables=SIMCSE_TABLES, facts=simcse_row,
     matches=simcse_matches,
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the STS regression paper printed (arXiv 2406.05326, Tables 2 to 5), and which of our cells stands for which of its rows."""
+"""Printed results of the STS regression paper (arXiv 2406.05326, Tables 2 to 5), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from sentdist.objectives.regression import Regression
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Train
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable
-from sentdist.report.thresholds import TITLES, LossShape, ThresholdCell
+from sentdist.report.method_figures import TITLES, LossShape, ThresholdCell
+from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "STS regression paper"
 _SMOOTH_K2 = PaperRow(label="BERT Smooth K2 Loss", scores=(72.39, 78.33, 75.28, 80.26, 74.52, 78.78, 72.65, 76.03))
@@ -23,7 +22,7 @@ _EMNLP = "rayjobs/recipes/papers/regression_emnlp.yaml"
 _NOMIC, _NOMIC_OURS = "Nomic Embed Text v1", "Nomic Embed Text v1 + Ours"
 _SECOND = "Ours + STS-B and SICK-R train"
 
-# Table 4: average STS score of each setting; the last six of BERT's and RoBERTa's each went on with scores.
+# Table 4: average STS score of each setting; the last eight continue training on graded pairs.
 _SETTINGS = (
     ("BERT Translated ReLU, k = 1.5, x0 = 0.25", 74.21),
     ("BERT Translated ReLU, k = 2, x0 = 0.25", 74.21),
@@ -73,14 +72,14 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
             PaperRow(label="RoBERTa MSE Loss", scores=(72.67, 77.09, 72.93, 79.52, 74.12, 77.88, 69.85, 74.87)),
             PaperRow(label="RoBERTa Smooth K2 Loss", scores=(72.53, 78.28, 73.88, 80.88, 75.35, 77.44, 73.94, 76.04)),
         ),
-        notes=("Single runs (seed 777). Batch and schedule of the released code differ from the text: 64 and 80 % of warm-up.",),
+        notes=("Single runs (seed 777). Batch and schedule of the released code differ from the text: 64, and warm-up over 80 % of the steps.",),
     ),
     "3": PaperTable(
         paper=_PAPER,
         number="3",
         base="BERT Smooth K2 Loss",
         recipes={row: "rayjobs/recipes/papers/regression_table3.yaml" for row in (_SECOND, f"{_SECOND}, RoBERTa")},
-        caption="Going on with STS-B and SICK-R train",
+        caption="Continued training on STS-B and SICK-R train",
         columns=STS_COLUMNS,
         rows=(
             _SMOOTH_K2,
@@ -94,9 +93,9 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
             PaperRow(label="Ours + STS-B and SICK-R train, RoBERTa", scores=(73.83, 89.00, 84.16, 87.95, 81.94, 84.64, 81.07, 83.23)),
         ),
         notes=(
-            "STS-B train holds 17 to 50 % of each year's test pairs of STS12-16, so the paper's row stands beside our unfiltered one;"
-            " what can be learned from scores is our filtered row.",
-            "The first row is that of Table 2, where training goes on from. The authors' later figure for Nomic Embed Text v1 is 81.52.",
+            "STS-B train contains 17 to 50 % of the test pairs of each year of STS12-16, so the printed row is compared with our unfiltered row;"
+            " our filtered row shows what can be learned from the scores.",
+            "The first row is that of Table 2, from which training continues. The authors later report 81.52 for Nomic Embed Text v1.",
         ),
     ),
     "4": PaperTable(
@@ -114,7 +113,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
         number="5",
         base="(u, v, |u-v|)",
         recipes={"": "rayjobs/recipes/papers/regression_table5.yaml"},
-        caption="What the head reads",
+        caption="Input of the head",
         columns=("Avg",),
         rows=(
             PaperRow(label="(u, v, |u-v|)", scores=(76.03,)),
@@ -124,7 +123,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
             PaperRow(label="(u, v), RoBERTa", scores=(60.99,)),
             PaperRow(label="(|u-v|), RoBERTa", scores=(59.10,)),
         ),
-        notes=("The labels of the two ablations are inferred from their order: the text that we have lost them.",),
+        notes=("The labels of the two ablations are inferred from their order, since our text of the paper lacks them.",),
     ),
     "EMNLP": PaperTable(
         paper=_PAPER,
@@ -146,16 +145,16 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
             PaperRow(label="Jina Embeddings v2 + Ours", scores=(75.17, 86.10, 79.96, 88.44, 85.01, 86.83, 83.34, 83.55)),
         ),
         notes=(
-            "Of the released repository, which dropped the rows of BERT and RoBERTa. Gains are over Nomic Embed Text v1, also those of rows that"
+            "From the released repository, which dropped the rows of BERT and RoBERTa. All gains are over Nomic Embed Text v1, also for rows that"
             " started from another encoder.",
-            "The first four rows are other papers’ numbers. Nomic Embed Text v1 and its row “+ Ours” can be had: transformers has that"
-            " architecture, so that no code of the checkpoint runs; both read sentences without the prefix that its card asks for, as the released"
-            " evaluation does, and another encoder in its place would be another row.",
-            "Ours of “+ Ours” differs from the released scripts in this: of stage 1 they keep the head of step 25,000 of 29,440, ours is the last; their"
-            " weight decay reaches the head’s bias in stage 1 and the weights of the encoder’s norms in stage 2; all epochs of their stage 2 have one"
-            " order; and their filtered pairs are a file that was not looked into: ours leave out what stands in any of the seven test sets.",
-            "Out of reach: “+ Contrast”, whose setting neither the repository nor the text that we have says; and Jina Embeddings v2, which runs only"
-            " with code of its own.",
+            "The first four rows are from other papers. Nomic Embed Text v1 and its row “+ Ours” can be reproduced, since transformers has the"
+            " architecture and no code of the checkpoint runs. Both encode sentences without the prefix that its card asks for, as the released"
+            " evaluation does; another encoder would be another row.",
+            "Our “+ Ours” differs from the released scripts: they keep the head of step 25,000 of 29,440 of stage 1, ours is the last; their weight"
+            " decay includes the bias of the head in stage 1 and the norm weights of the encoder in stage 2; all epochs of their stage 2 have the same"
+            " order; their filtered pairs are a file that we did not inspect, while ours leave out all pairs of the seven test sets.",
+            "Not reproducible: “+ Contrast”, whose settings are neither in the repository nor in our text of the paper, and Jina Embeddings v2, which"
+            " needs custom code.",
         ),
     ),
 }  # fmt: skip
@@ -163,7 +162,7 @@ REGRESSION_TABLES: dict[str, PaperTable] = {
 _LOSS_ROWS = {
     "cross_entropy": "Cross Entropy", "l1": "L1 Loss", "translated_relu": "Translated ReLU", "mse": "MSE Loss", "smooth_k2": "Smooth K2 Loss",
 }  # fmt: skip
-# Table 1: (encoder, loss, whether it went on with scores) -> slope and threshold, those of Tables 2, 3 and 5.
+# Table 1: (encoder, loss, whether training continued on graded pairs) -> slope and threshold of Tables 2, 3 and 5.
 _TABLE_1 = {
     ("BERT", "translated_relu", False): (2.5, 0.25), ("BERT", "smooth_k2", False): (2.0, 0.25), ("BERT", "smooth_k2", True): (4.0, 0.25),
     ("RoBERTa", "translated_relu", False): (1.0, 0.25), ("RoBERTa", "smooth_k2", False): (3.0, 0.25), ("RoBERTa", "smooth_k2", True): (3.0, 0.25),
@@ -173,10 +172,14 @@ _FEATURE_ROWS = {"uv_diff": "(u, v, |u-v|)", "uv": "(u, v)", "diff": "(|u-v|)"}
 
 @dataclass(frozen=True, kw_only=True)
 class RegressionFacts:
-    """What a cell's regression was. goes_on: its training starts from another one's encoder; is_filtered: test pairs were left out.
+    """The regression of a cell.
 
-    head_alone: its encoder was frozen. start: the regression that it goes on from, where that was one, keeps_head: with its head.
-    sources: of its corpus; is_nli: these have NLI's labels.
+    Args:
+        goes_on: its training starts from another training; `start`: that one, if it was a regression.
+        is_filtered: test pairs were left out.
+        head_alone: its encoder was frozen.
+        keeps_head: it starts with the head of `start`.
+        sources: sources of its corpus; `is_nli`: all have NLI labels.
     """
 
     loss: str
@@ -197,17 +200,17 @@ class RegressionFacts:
 
     @property
     def is_of_the_paper(self) -> bool:
-        """Whether it and what it starts from train encoder and head together, as all rows but the repository's do."""
+        """Whether it and `start` train encoder and head together, as in all rows except those of the repository."""
         return not self.head_alone and (self.start is None or self.start.is_of_the_paper)
 
     @property
     def is_as_set(self) -> bool:
-        """Whether slope and threshold are those of the paper's Table 1; its baselines have none."""
+        """Whether slope and threshold are those of Table 1, which has none for the baselines."""
         return _TABLE_1.get((self.family, self.loss, self.goes_on), (None, None)) == (self.slope, self.threshold)
 
     @property
     def family(self) -> str:
-        """The paper's encoder that it stands for: RoBERTa for what is called so, BERT for all others."""
+        """Encoder of the paper that it reproduces: RoBERTa by name, BERT for all others."""
         return "RoBERTa" if "roberta" in self.checkpoint.lower() else "BERT"
 
     @property
@@ -216,7 +219,7 @@ class RegressionFacts:
 
     @property
     def cell(self) -> ThresholdCell | None:
-        """The cell of a loss with a slope and a threshold; None for others."""
+        """Grid point of a loss with slope and threshold; None for other losses."""
         if self.slope is None or self.threshold is None:
             return None
         return ThresholdCell(loss=self.loss, boundary=self.boundary, slope=self.slope, threshold=self.threshold)
@@ -230,7 +233,7 @@ class RegressionFacts:
 
 
 def regression_matches(facts: Mapping[str, RegressionFacts | CellFacts | None]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the paper's row that stands for the same thing."""
+    """Return table number -> our label -> printed row that it reproduces."""
     known = {label: found for label, found in facts.items() if isinstance(found, RegressionFacts) and found.is_of_the_paper}
     printed = {label for label, _ in _SETTINGS}
     whole = {label: found for label, found in known.items() if found.features == "uv_diff"}
@@ -252,7 +255,7 @@ def regression_matches(facts: Mapping[str, RegressionFacts | CellFacts | None]) 
 
 
 def _row_of_nomic(found: RegressionFacts | CellFacts | None) -> str | None:
-    """The row of the repository that a cell is; None for what is none, and for every other encoder."""
+    """The repository's row that a cell reproduces; None for other encoders."""
     if isinstance(found, CellFacts):
         encoder = found.untouched
         is_plain = encoder is not None and _is_whole(encoder) and encoder.pooling == "mean" and found.view == View()
@@ -265,7 +268,7 @@ def _is_nomic(checkpoint: str) -> bool:
 
 
 def _is_nomic_ours(found: RegressionFacts) -> bool:
-    """First the head alone on NLI, then both on the filtered scores."""
+    """First the head alone on NLI, then head and encoder on the filtered scores."""
     first = found.start
     of_second = (found.slope, found.threshold, set(found.sources), found.is_filtered, found.keeps_head, found.head_alone)
     if first is None or of_second != (3.0, 0.2, {"sts/stsb", "sts/sick"}, True, True, False):
@@ -286,7 +289,7 @@ def _setting(facts: RegressionFacts) -> str:
 
 
 def regression_facts(cell: CellFacts) -> RegressionFacts | None:
-    """What a cell's regression was; None for what is none."""
+    """Return the regression of a cell; None if it is not one."""
     return None if cell.train is None else _regression(cell.train)
 
 
@@ -296,22 +299,13 @@ def _regression(train: Train) -> RegressionFacts | None:
         return None
     parts = corpus.parts if isinstance(corpus, GradedCorpus) else ()
     return RegressionFacts(
-        loss=objective.loss,
-        boundary=str(objective.boundary),
-        features=objective.features,
-        slope=objective.slope,
-        threshold=objective.threshold,
-        goes_on=train.start is not None,
-        is_filtered=isinstance(corpus, GradedCorpus) and bool(corpus.without),
-        checkpoint=encoder.checkpoint,
-        pooling=encoder.pooling,
-        is_pretrained=_is_whole(encoder),
-        head_alone=train.training.freeze_encoder,
-        start=_regression(train.start) if isinstance(train.start, Train) else None,
-        keeps_head=objective.keep_head,
-        sources=tuple(part.source for part in parts),
-        is_nli=bool(parts) and all(part.scale == "nli" for part in parts),
-    )
+        loss=objective.loss, boundary=str(objective.boundary), features=objective.features, slope=objective.slope,
+        threshold=objective.threshold, goes_on=train.start is not None,
+        is_filtered=isinstance(corpus, GradedCorpus) and bool(corpus.without), checkpoint=encoder.checkpoint, pooling=encoder.pooling,
+        is_pretrained=_is_whole(encoder), head_alone=train.training.freeze_encoder,
+        start=_regression(train.start) if isinstance(train.start, Train) else None, keeps_head=objective.keep_head,
+        sources=tuple(part.source for part in parts), is_nli=bool(parts) and all(part.scale == "nli" for part in parts),
+    )  # fmt: skip
 
 
 def _is_whole(encoder: EncoderSpec) -> bool:
@@ -327,5 +321,5 @@ TABLES = PaperTables(
     tables=REGRESSION_TABLES,
     facts=_facts,
     matches=regression_matches,
-    not_compared=("4",),  # the figure of thresholds shows the grid,
+    not_compared=("4",),  # the figure of thresholds shows the grid
 )

@@ -1,4 +1,4 @@
-"""What the SupMPN paper printed (Appl. Sci. 2022, 12(19) 9659, Tables 2, 3 and A1), and which of our cells stands for which of its rows."""
+"""Printed results of the SupMPN paper (Appl. Sci. 2022, 12(19) 9659, Tables 2, 3 and A1), and which of our cells reproduce which row."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.supmpn import SupMPN
 from sentdist.plan.corpora.groups import PRINTED_FRACTIONS, GroupedCorpus
-from sentdist.report.cell_facts import CellFacts
-from sentdist.report.paper import PaperTables
-from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable
+from sentdist.report.printed import SIMCSE_SUPERVISED, STS_COLUMNS, TRANSFER_COLUMNS, PaperRow, PaperTable, PaperTables
+from sentdist.report.score_rows import CellFacts
 
 _PAPER = "SupMPN paper"
 _SIMCSE, _SUPMPN = SIMCSE_SUPERVISED.label, "SupMPN"
 _STS = "rayjobs/recipes/papers/supmpn_table2.yaml"
 _TRANSFER = "rayjobs/recipes/papers/supmpn_table3.yaml"
-_SINGLE_RUNS = "The paper gives one number a row, without saying of how many runs."
+_SINGLE_RUNS = "The paper gives one number per row and does not say from how many runs."
 
 SUPMPN_TABLES: dict[str, PaperTable] = {
     "2": PaperTable(
@@ -58,7 +57,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
         ),
         notes=(
             _SINGLE_RUNS,
-            "SimCSE's row is that of its own paper (one positive, one negative, batch 512); here both train on the same premises.",
+            "The row of SimCSE is from its paper (one positive, one negative, batch 512); here both train on the same premises.",
             "The paper measures its large model's gain against a base model (SBERT): compare models of one size.",
             "Table 1, counts of premises: python -m rayjobs.benchmarks.premises --data DIR.",
             "Figure 2: python -m rayjobs.benchmarks.similarity rayjobs/recipes/papers/supmpn_figure2.tsv LABEL=FOLDER … on encoders of this table.",
@@ -89,7 +88,7 @@ SUPMPN_TABLES: dict[str, PaperTable] = {
             PaperRow(label=_SUPMPN, scores=(82.93, 89.26, 94.76, 90.21, 86.99, 88.20, 76.35, 86.96)),
             PaperRow(label="SupMPN-BERT-large", scores=(84.06, 90.25, 94.59, 90.26, 88.58, 91.00, 75.48, 87.75)),
         ),
-        notes=(_SINGLE_RUNS, "What SimCSE's rows must have meant is known from their source."),
+        notes=(_SINGLE_RUNS, "Misprints in the SimCSE rows are corrected from their source."),
     ),
     "A1": PaperTable(
         paper=_PAPER,
@@ -113,10 +112,13 @@ _REWORDED = {None: "None", "word_deletion": "RD", "synonyms": "SR", "paraphrases
 
 @dataclass(frozen=True, kw_only=True)
 class PremiseFacts:
-    """What a cell learned from premises with their hypotheses.
-    has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
-    as_printed: temperature 0.05, and none of the loss's and the corpus's options but the augmentation, of its printed share of words; all
-    premises, not sub-SNLI's. How many positives and negatives stands in the row."""
+    """How a cell learned from premises with their hypotheses.
+
+    Args:
+        has_groups: with several positives or negatives (supmpn), or one of each (info_nce).
+        as_printed: temperature 0.05, all premises (not sub-SNLI), and no option of loss or corpus except the augmentation, with its
+            printed share of words. The number of positives and negatives is in the row.
+    """
 
     has_groups: bool
     as_printed: bool
@@ -125,14 +127,14 @@ class PremiseFacts:
 
     @property
     def main_row(self) -> str | None:
-        """The row in the tables of methods; None for SimCSE with a large encoder, which the paper takes from elsewhere."""
+        """Row in Tables 2 and 3; None for SimCSE with a large encoder, which the paper takes from elsewhere."""
         if "large" not in self.checkpoint:
             return _SUPMPN if self.has_groups else _SIMCSE
         return "SupMPN-BERT-large" if self.has_groups else None
 
 
 def supmpn_matches(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[str, str]]:
-    """Number of a table -> our label -> the paper's row that stands for the same thing."""
+    """Return table number -> our label -> printed row that it reproduces."""
     known = {label: found for label, found in facts.items() if found is not None and found.as_printed}
     main = {label: row for label, found in known.items() if found.augmentation is None and (row := found.main_row)}
     rewordings = {label: _REWORDED[found.augmentation] for label, found in known.items() if found.main_row == _SUPMPN}
@@ -140,7 +142,7 @@ def supmpn_matches(facts: Mapping[str, PremiseFacts | None]) -> dict[str, dict[s
 
 
 def premise_facts(cell: CellFacts) -> PremiseFacts | None:
-    """What a cell learned from premises; None for what knows none."""
+    """Return how a cell learned from premises; None if it did not."""
     train, corpus = cell.train, cell.corpus
     if train is None or not isinstance(corpus, GroupedCorpus):
         return None
@@ -165,8 +167,6 @@ def premise_facts(cell: CellFacts) -> PremiseFacts | None:
 
 
 TABLES = PaperTables(
-    title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)",
-    tables=SUPMPN_TABLES,
-    facts=premise_facts,
+    title="SupMPN: Supervised Multiple Positives and Negatives (Applied Sciences 12(19) 9659)", tables=SUPMPN_TABLES, facts=premise_facts,
     matches=supmpn_matches,
-)
+)  # fmt: skip

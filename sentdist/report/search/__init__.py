@@ -1,1 +1,1 @@
-"""The report of a search: who wins at which budget, what dev chose, which settings matter."""
+"""Report of a search: who wins at which budget, what dev chose, which settings matter."""

@@ -1,4 +1,4 @@
-"""What the page of a search says beside the tables of its finalists: blocks of sentences, a table and figures each."""
+"""Build the parts of a search's page besides the score tables: findings, budgets, importances, failed trials, CSV."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass, field
 
 from sentdist.errors import counted, duration
 from sentdist.plan.wording import value_text
-from sentdist.report.block import Block
 from sentdist.report.comparisons import distance
 from sentdist.report.page_head import scored as score_of
 from sentdist.report.page_head import standing, verdicts
 from sentdist.report.search.budgets import best_drawing, budget_header, budget_rows, budget_sentence, count_text, price_drawing
 from sentdist.report.search.facts import ScoredFinalist, SearchedMethod, SearchFacts, sentences
-from sentdist.report.search.importance import NO_OPTUNA, importance_drawing, importance_sentences, method_importances
-from sentdist.report.search.parallel import parallel_drawing
+from sentdist.report.search.parallel import NO_OPTUNA, importance_drawing, importance_sentences, method_importances, parallel_drawing
 from sentdist.report.style import Drawing, SystemStyles, styles_of
 from sentdist.report.tables import ResultTable
+from sentdist.report.templating import Block
 from sentdist.store.searches import SearchTrial
-from sentdist.table_text import csv_text
+from sentdist.text import csv_text
 
 MOST_FAILED = 20
 CHOSEN_HEADER = ("method", "what dev chose", "dev in the search", "dev, fresh seeds", "optimism of the choice", "test")
@@ -27,11 +26,15 @@ SPENT_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "
 
 @dataclass(frozen=True, kw_only=True)
 class SearchPart:
-    """What the search of a page says.
+    """The parts of a page that come from the search.
 
-    lead: what was found, in sentences; headline: the row it is about, "" where none is scored. first, rest: blocks before and after the
-    tables of test scores. facts: for the head of the page.
-    works: keys of what it rests on.
+    Args:
+        lead: the findings, in sentences.
+        headline: the row that they are about; "" if none is scored.
+        first: blocks before the tables of test scores, `rest`: after them.
+        files: name -> content.
+        facts: name -> value, for the head of the page.
+        works: keys of citations.
     """
 
     lead: tuple[str, ...]
@@ -44,7 +47,7 @@ class SearchPart:
 
 
 def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str, links: Mapping[str, str]) -> SearchPart:
-    """table: of the finalists' test scores; None before one of them is scored. links: pages elsewhere, by name."""
+    """Build all parts. table: test scores of the finalists, None until one is scored; links: name -> URL of other pages."""
     styles = styles_of(method.title for method in facts.methods)
     rest = [*_budget_blocks(facts, dev_unit, styles), *_field_blocks(facts, styles), *_failed_blocks(facts)]
     files: dict[str, str | bytes] = {"search-trials.csv": trials_csv(facts)}
@@ -62,7 +65,7 @@ def search_part(facts: SearchFacts, table: ResultTable | None, *, dev_unit: str,
 
 
 def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
-    """Keys of what the search, its figures and its sentences rest on."""
+    """Keys of citations for the search, its figures and its sentences."""
     yield from ("halving",) if facts.search.halving else ()
     yield "tune"
     yield from ("tpe", "optuna") if facts.search.suggest == "tpe" else ()
@@ -72,7 +75,7 @@ def _works(facts: SearchFacts, files: Mapping[str, object]) -> Iterator[str]:
 
 
 def lead(facts: SearchFacts, table: ResultTable | None) -> tuple[str, ...]:
-    """What was found, for a reader in a hurry: how what dev chose of each method compares, then what it chose."""
+    """Summarize how the trials that dev chose compare, and by what budget they were chosen."""
     tried, scored = _budget_words(facts), scored_choices(facts, table)
     if table is None or not scored:
         known = [method for method in facts.methods if method.best is not None]
@@ -91,7 +94,7 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> tuple[str, ...]:
 
 
 def scored_choices(facts: SearchFacts, table: ResultTable | None) -> list[SearchedMethod]:
-    """The methods of which dev chose something that has its row in a table, best on dev first; [] before all such have one."""
+    """Return the methods with a chosen trial, best on dev first; [] until all of them have a row in the table."""
     chosen = [method for method in facts.methods if method.chosen is not None]
     rows = set() if table is None else {line.label for line in table.lines}
     if not all(method.chosen is not None and method.chosen.cell in rows for method in chosen):
@@ -110,7 +113,7 @@ def _budget_words(facts: SearchFacts) -> str:
 
 def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
     if facts.record.reason is None:
-        yield "The search is not over: what stands here may change."
+        yield "The search is not over: these results may change."
     else:
         yield f"The search is over: {facts.record.reason}."
     yield from _optimism(facts)
@@ -120,11 +123,11 @@ def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
 
 
 def _optimism(facts: SearchFacts) -> Iterator[str]:
-    """How much of the winning score was luck: a sentence for each method where it is significant, one for all others."""
+    """How much of the winning score was luck: a sentence per method if significant, one for all others."""
     known = {method.title: method.chosen.optimism for method in facts.methods if method.chosen and method.chosen.optimism}
     if not known:
         if facts.num_seeds == 1:
-            yield "The optimism of choosing on dev is not known: the recipe has one seed. Give `seeds` several, and the finalists say it."
+            yield "The optimism of choosing on dev is not known: the recipe has one seed. With several `seeds` the finalists measure it."
         return
     lucky = {title: found for title, found in known.items() if found.is_significant}
     for title, found in lucky.items():
@@ -142,13 +145,13 @@ def _optimism(facts: SearchFacts) -> Iterator[str]:
             f"{others[most]:+.2f} points{where}."
         )
     yield (
-        "Optimism is the luck of the seed that won (Cawley & Talbot 2010). The luck of the dev sentences themselves is in fresh seeds, "
-        "too; only the test is free of it."
+        "Optimism is the luck of the seed that won (Cawley & Talbot 2010). Fresh seeds share the luck of the dev sentences; "
+        "only the test is free of it."
     )
 
 
 def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:
-    """An encoder that was not trained, and is better on test than what dev chose."""
+    """A sentence for each method whose chosen trial is below an untrained encoder on test."""
     column = table.lead
     scores = {line.label: summary.mean for line in table.lines if (summary := line.cells[column].summary) is not None}
     fixed = {line.label: scores[line.label] for line in table.lines if line.is_fixed and line.label in scores}
@@ -161,7 +164,7 @@ def _untouched(facts: SearchFacts, table: ResultTable) -> Iterator[str]:
 
 
 def _chosen_rows(facts: SearchFacts, table: ResultTable | None) -> list[list[str]]:
-    """Under CHOSEN_HEADER; before there are finalists the best so far."""
+    """The rows under CHOSEN_HEADER; before there are finalists, of the best trials so far."""
     rows = []
     for method in facts.methods:
         if method.chosen is None:
@@ -193,8 +196,7 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, styles: SystemStyles) -> I
         if not facts.has_equal_budgets:
             said.append("The methods had unequal numbers of trials: compare them at one number, not at their ends.")
         said += [
-            f"{method.title} has {counted(len(method.trials), 'different setting')}, and all were tried: it has no "
-            "more to gain from trials."
+            f"{method.title} has {counted(len(method.trials), 'different setting')}, all tried: more trials cannot improve it."
             for method in facts.methods
             if facts.is_exhausted(method)
         ]
@@ -206,19 +208,19 @@ def _budget_blocks(facts: SearchFacts, dev_unit: str, styles: SystemStyles) -> I
     if len(rows) > 1:
         rows.append(_spent("all", facts.methods, facts))
     said = [
-        "Sentences are those trained on because of a trial, entropy encoders included; a training that was in the store already counts in "
-        f"full. Work is what had to be done here. {_early(facts)}".strip()
+        "Sentences: all that a trial trains on, entropy encoders included; trainings that were in the store already count in full. "
+        f"Work: the time spent in this search. {_early(facts)}".strip()
     ]
     drawings = [price_drawing(facts, dev_unit=dev_unit, styles=styles)] if any(method.scored for method in facts.methods) else []
     yield Block(title="What each method was given", said=said, header=SPENT_HEADER, rows=rows, drawings=drawings)
 
 
 def _early(facts: SearchFacts) -> str:
-    """How much halving spared."""
+    """The sentence on early stopping."""
     halving = facts.search.halving
     pruned = sum(method.count("pruned") for method in facts.methods)
     if halving is None:
-        return "Every trial was let run to its end."
+        return "Every trial ran to its end."
     shares = " and ".join(f"{100 * share:.0f} %" for share in halving.rungs[:-1])
     return (
         f"At {shares} of a training the best {100 * halving.keep:.0f} % of each method go on; "
@@ -266,27 +268,16 @@ def _failed_blocks(facts: SearchFacts) -> Iterator[Block]:
     failed = [(method, trial) for method in facts.methods for trial in method.trials if trial.state == "failed"]
     if failed:
         rows = [[str(trial.number), method.title, facts.settings(trial.suggestion, method), trial.error or ""] for method, trial in failed]
-        said = (
-            [f"{counted(len(failed) - MOST_FAILED, 'further one', 'further ones')} in search-trials.csv."] if failed[MOST_FAILED:] else []
-        )
+        more = counted(len(failed) - MOST_FAILED, "more failed trial")
+        said = [f"{more} in search-trials.csv."] if failed[MOST_FAILED:] else []
         yield Block(title="Failed trials", said=said, header=("trial", "method", "settings", "why"), rows=rows[:MOST_FAILED])
 
 
 def trials_csv(facts: SearchFacts) -> str:
-    """One line a trial: its settings, state, price, and its best dev score at each rung."""
+    """Return a CSV with a line per trial: settings, state, best dev score at each rung, costs."""
     fields, shares = list(facts.search.space), facts.search.shares
-    head = [
-        "trial",
-        "method",
-        "state",
-        *fields,
-        *(f"dev at {share:g}" for share in shares),
-        "sentences",
-        "paid_sentences",
-        "paid_s",
-        "forecast_s",
-        "error",
-    ]
+    dev = (f"dev at {share:g}" for share in shares)
+    head = ["trial", "method", "state", *fields, *dev, "sentences", "paid_sentences", "paid_s", "forecast_s", "error"]
     rows = [_trial_row(trial, fields, shares) for trial in sorted(facts.record.trials, key=lambda trial: trial.number)]
     return csv_text([head, *rows])
 

@@ -1,4 +1,4 @@
-"""Who wins at which budget: the expected best score by number of trials, the best so far by cost, and what each trial cost."""
+"""Compare methods at equal budgets: expected best score by number of trials, best so far by cost, cost of each trial."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from sentdist.evaluation.best_of import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
+from sentdist.evaluation.search_statistics import BAND, Floats, best_by_cost, best_quantiles, chance_of_more, expected_best
 from sentdist.report.search.facts import SearchedMethod, SearchFacts, sentences
 from sentdist.report.style import INK, MUTED, Drawing, SystemStyle, SystemStyles, canvas, house_style, in_lines, legend_columns, quiet, save
 from sentdist.store.searches import SearchTrial
@@ -19,7 +19,7 @@ BAND_WORDS = f"{100 * (BAND[1] - BAND[0]):.0f} of 100"
 
 
 def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> Drawing:
-    """The expected best of n trials against n, and the best so far against the sentences that were trained on, a line a method."""
+    """Draw the expected best of n trials, and the best so far against the number of training sentences, a line per method."""
     methods = [method for method in facts.methods if method.scored]
     records: list[list[object]] = []
     with house_style():
@@ -44,7 +44,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
                 found.costs[shown].tolist(), found.middle[shown].tolist(), lows[shown].tolist(), found.high[shown].tolist(), strict=True
             )
             records += [[method.title, "sentences", *point] for point in points]
-        by_trials.set_title("The best of so many trials")
+        by_trials.set_title("The best of n trials")
         by_trials.set_xlabel("trials")
         by_trials.set_ylabel(in_lines(dev_unit, height_in=2.4))
         by_trials.xaxis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=1))
@@ -63,8 +63,8 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
             *by_trials.get_legend_handles_labels(), loc="outside upper left", ncols=legend_columns(titles, width_in=7.0, at_most=4)
         )
         caption = (
-            f"Left: expected best dev score of n trials (unbiased; Tang et al. 2020), with the band that holds {BAND_WORDS} searches of as "
-            "many such trials (Dodge et al. 2019); its right end is the luckiest trial, so the line meets the band's top there. Right: "
+            f"Left: expected best dev score of n trials (unbiased; Tang et al. 2020), with the band that holds {BAND_WORDS} searches of n "
+            "trials (Dodge et al. 2019); its right end is the luckiest trial, so the line meets the band's top there. Right: "
             f"median best so far over orders of the trials, band as before. {_counted_as(facts)}"
         )
         header = ["method", "by", "at", "best", "low", "high"]
@@ -72,7 +72,7 @@ def best_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> 
 
 
 def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) -> Drawing:
-    """Every trial by its cost and dev score: finished, pruned and failed ones apart; ringed: what dev chose."""
+    """Draw the cost and dev score of every trial: finished, pruned or failed; the chosen ones are ringed."""
     methods = [method for method in facts.methods if method.trials]
     low_end, high_end = dev_span([score for method in methods for score in method.scores])
     floor = low_end + 0.02 * (high_end - low_end)
@@ -85,7 +85,7 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
             hover |= _draw_prices(axes, facts, method, styles[method.title], floor=floor, aside=aside, group=str(number))
         _cost_axis(axes, sorted({sentences(trial) for method in methods for trial in method.trials}))
         axes.set_ylim(low_end, high_end)
-        axes.set_xlabel("sentences trained on because of the trial")
+        axes.set_xlabel("sentences that the trial trains on")
         axes.set_ylabel(in_lines(dev_unit, height_in=2.8))
         quiet(axes)
         if any(method.count("pruned") for method in methods):
@@ -95,8 +95,8 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
         titles = [*(method.title for method in methods), "pruned", "failed"]
         figure.legend(*axes.get_legend_handles_labels(), loc="outside upper left", ncols=legend_columns(titles, width_in=7.0, at_most=6))
         caption = (
-            "Dev score against price, a point a trial. Filled: ran to its end; hollow: pruned, at its best dev score until then; ×: "
-            f"failed; ringed: what dev chose for each method.{' Methods stand a little apart.' if len(methods) > 1 else ''}{_below(hidden)}"
+            "Dev score against cost, one point per trial. Filled: ran to its end; hollow: pruned, at its best dev score until then; ×: "
+            f"failed; ringed: what dev chose for each method.{' Methods are shifted slightly.' if len(methods) > 1 else ''}{_below(hidden)}"
         )
         header = ["method", "trial", "state", "sentences", "seconds paid", "dev"]
         records: list[list[object]] = [
@@ -110,8 +110,8 @@ def price_drawing(facts: SearchFacts, *, dev_unit: str, styles: SystemStyles) ->
 def _draw_prices(
     axes: Axes, facts: SearchFacts, method: SearchedMethod, style: SystemStyle, *, floor: float, aside: float, group: str
 ) -> dict[str, list[str]]:
-    """The trials of one method; returns what to say of each where a pointer is, by group. floor: the lowest place on the dev axis.
-    aside: what costs are multiplied by, so that methods do not cover each other."""
+    """Draw the trials of one method; return their tooltips by group. floor: lower end of the dev axis; aside: factor of the costs, so that
+    methods do not cover each other."""
     hover: dict[str, list[str]] = {}
     for state, is_filled in FILLED.items():
         trials = [trial for trial in method.scored if trial.state == state]
@@ -135,9 +135,9 @@ def _draw_prices(
 
 
 def budget_rows(facts: SearchFacts) -> list[list[str]]:
-    """Under budget_header: at 1, 2, 4 … trials the expected best of each method, who leads, and how often it would.
+    """Return the rows under `budget_header`: at 1, 2, 4 … trials the expected best of each method, the leader, how often it wins.
 
-    A method that has tried all of its settings keeps its best; of others nothing is said beyond their trials.
+    A method that has tried all its settings keeps its best score; others have none beyond their number of trials.
     """
     methods = [method for method in facts.methods if method.scored]
     if not methods:
@@ -162,13 +162,13 @@ def _chance(facts: SearchFacts, ours: SearchedMethod, theirs: SearchedMethod, nu
 
 
 def budget_header(facts: SearchFacts) -> list[str]:
-    """The columns of `budget_rows`."""
+    """Return the column titles of `budget_rows`."""
     methods = [method.title for method in facts.methods if method.scored]
     return ["trials", *methods, *(["ahead", "wins"] if len(methods) > 1 else [])]
 
 
 def budget_sentence(facts: SearchFacts) -> str:
-    """Who is ahead from which number of trials on; "" for fewer than two methods."""
+    """Return who is ahead from which number of trials on, in words; "" for fewer than two methods."""
     rows = [row for row in budget_rows(facts) if len(row) > 4 and row[-2] != "–"]
     if not rows:
         return ""
@@ -182,7 +182,7 @@ def budget_sentence(facts: SearchFacts) -> str:
 
 
 def dev_span(scores: Sequence[float]) -> tuple[float, float]:
-    """The part of the dev axis that is drawn: up to the best, and not so far down that trainings that went wrong take all the room."""
+    """Return the range of the dev axis: up to the best score, and cut at the bottom so that failed trainings do not dominate it."""
     values = np.sort(np.asarray(scores, dtype=np.float64))
     high, middle = float(values[-1]), float(np.quantile(values, 0.4))
     low = max(float(values[0]), high - 2.2 * max(high - middle, 0.05))
@@ -191,7 +191,7 @@ def dev_span(scores: Sequence[float]) -> tuple[float, float]:
 
 
 def count_text(value: float) -> str:
-    """`250k`, `1.5M`."""
+    """Return a short form of a count: `250k`, `1.5M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= size:
             return f"{value / size:.3g}{letter}"
@@ -205,7 +205,7 @@ def _band(axes: Axes, x: Floats, low: Floats, high: Floats, color: str, *, step:
 
 
 def _cost_axis(axes: Axes, costs: Sequence[int]) -> None:
-    """Logarithmic where costs differ much; named are the costs themselves where they are few, as rungs make them."""
+    """Set up the cost axis: logarithmic if costs differ much, with ticks at the costs if there are at most six."""
     if costs[0] > 0 and costs[-1] > 3 * costs[0]:
         axes.set_xscale("log")
         axes.xaxis.set_minor_locator(NullLocator())
@@ -226,7 +226,7 @@ def _or_none(trial: SearchTrial) -> float:
 
 
 def _trial_of(method: SearchedMethod) -> SearchTrial | None:
-    """The trial of the search that is the method's chosen finalist; its best before there are finalists."""
+    """The trial of the method's chosen finalist; before there are finalists, its best trial."""
     if method.chosen is None:
         return method.best
     return next((trial for trial in method.trials if trial.number == method.chosen.finalist.number), None)
@@ -234,14 +234,14 @@ def _trial_of(method: SearchedMethod) -> SearchTrial | None:
 
 def _counted_as(facts: SearchFacts) -> str:
     said = [
-        "Taken as drawn alike."
+        "Trials count as independent draws."
         if facts.search.suggest != "tpe"
-        else "Suggestions of TPE learn from each other: this is over orders of these very trials."
+        else "TPE suggestions depend on earlier trials: this is over orders of these trials."
     ]
     if any(method.count("pruned") for method in facts.methods):
         said.append("A pruned trial counts with its best dev score until then.")
     if any(method.count("failed") for method in facts.methods):
-        said.append("A failed one counts with what it had until then; with no score at all it costs, and wins nothing.")
+        said.append("A failed trial counts with its best score until then; without a score it only adds cost.")
     return " ".join(said)
 
 

@@ -1,4 +1,4 @@
-"""What the report of a search says numbers about, read from its record and from the records of its finalists."""
+"""Collect the facts on a search from its record and the records of its finalists."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from sentdist.evaluation.best_of import Floats
-from sentdist.evaluation.optimism import Optimism, optimism
+from sentdist.evaluation.search_statistics import Floats, Optimism, optimism
 from sentdist.plan.dotted import short_names
 from sentdist.plan.search import Axis, Search
 from sentdist.plan.stage import Json
@@ -24,9 +23,12 @@ from sentdist.store.sweep import SweepRecord, TrialRecord, method_title
 
 @dataclass(frozen=True, kw_only=True)
 class ScoredFinalist:
-    """A finalist with what its seeds came to so far. cell: the name of its row in tables of test scores; None before one is scored.
+    """A finalist with the scores of its seeds so far.
 
-    dev: best dev score (× 100) of each scored seed; optimism: of its score in the search, by the seeds that had no part in it.
+    Args:
+        cell: label of its row in tables of test scores; None until one seed is scored.
+        dev: seed -> best dev score (× 100) of the scored seeds.
+        optimism: of its score in the search, measured by seeds that the search did not use.
     """
 
     finalist: Finalist
@@ -41,8 +43,13 @@ class ScoredFinalist:
 
 @dataclass(frozen=True, kw_only=True)
 class SearchedMethod:
-    """One method of a search. fields: those of the space that make a difference to it. trials: those that are over, in the order in which
-    they ended. chosen: the finalist that dev chose, by all seeds where all are there, else by the search."""
+    """One method of a search.
+
+    Args:
+        fields: fields of the search space that affect it.
+        trials: trials that have ended, in that order.
+        chosen: finalist that dev chose, by all seeds once all are scored, else by the search.
+    """
 
     name: str
     title: str
@@ -57,17 +64,17 @@ class SearchedMethod:
 
     @property
     def scored(self) -> tuple[SearchTrial, ...]:
-        """Trials with a dev score, pruned ones too."""
+        """Trials with a dev score, including pruned ones."""
         return tuple(trial for trial in self.trials if trial.dev is not None)
 
     @property
     def best(self) -> SearchTrial | None:
-        """The best trial among those that ran to their end."""
+        """The best of the finished trials."""
         return max((trial for trial in self.scored if trial.state == "finished"), key=lambda trial: trial.dev or 0.0, default=None)
 
     @property
     def scores(self) -> Floats:
-        """(N,) dev scores of all trials; one without any counts with the lowest of its method: it was paid for, and wins nothing."""
+        """(N,) dev scores of all trials; a trial without a score gets the lowest of its method, since it was paid for."""
         known = [trial.dev for trial in self.scored if trial.dev is not None]
         lowest = min(known, default=0.0)
         return np.array([lowest if trial.dev is None else trial.dev for trial in self.trials], dtype=np.float64)
@@ -89,39 +96,39 @@ class SearchFacts:
 
     @cached_property
     def short(self) -> dict[str, str]:
-        """Field of the space -> what tables and axes call it."""
+        """Field of the space -> its short name in tables and axes."""
         return short_names(method.fields for method in self.methods)
 
     def axis(self, field: str) -> Axis:
         return self.search.space[field]
 
     def settings(self, suggestion: Mapping[str, Json], method: SearchedMethod) -> str:
-        """The values of a suggestion that make a difference to its method."""
+        """Return the values of a suggestion that affect its method, in words."""
         return (
             ", ".join(f"{self.short[field]} {value_text(suggestion[field])}" for field in method.fields if field in suggestion)
             or "its own values"
         )
 
     def num_settings(self, method: SearchedMethod) -> int | None:
-        """How many suggestions of a method differ; None where they have no end."""
+        """Return the number of different suggestions of a method; None if it is infinite."""
         return self.search.size(method.fields)
 
     def is_exhausted(self, method: SearchedMethod) -> bool:
-        """Whether all that can be suggested was tried: more trials would find nothing better."""
+        """Return whether all possible settings of a method were tried."""
         return len(method.trials) == self.num_settings(method)
 
     def chosen_cell(self, method: str | None) -> str | None:
-        """The row of what dev chose for a method; None where it has none."""
+        """Return the row of the finalist that dev chose for a method; None if there is none."""
         return next((one.chosen.cell for one in self.methods if one.name == method and one.chosen is not None), None)
 
     @property
     def has_equal_budgets(self) -> bool:
-        """Whether all methods have had the same number of trials, those left out that have no more settings."""
+        """Whether all methods had the same number of trials, exhausted methods aside."""
         return len({len(method.trials) + method.num_running for method in self.methods if not self.is_exhausted(method)}) <= 1
 
 
 def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mapping[str, Record]) -> SearchFacts:
-    """sweep: that of the finalists, records: those of its stages that are finished; None and {} while there are none."""
+    """Collect the facts from the sweep of the finalists (None: not there yet) and the records of its finished stages."""
     ranked = [] if sweep is None else [cell.label for cell in cells_by_dev(sweep, records)]
     seeds = record.recipe.get("seeds", [0])
     assert isinstance(seeds, list) and seeds
@@ -145,15 +152,15 @@ def search_facts(record: SearchRecord, sweep: SweepRecord | None, records: Mappi
 
 
 def sentences(trial: SearchTrial) -> int:
-    """What a trial costs: sentences of its own training, or, where more, all that were trained on because of it (entropy encoders too).
+    """Return the cost of a trial: sentences of its training or, if more, all it had to train on (including entropy encoders).
 
-    A training that was in the store counts as if it had been trained: else a method that somebody had tried before would be cheap.
+    Trainings that were already in the store count in full; otherwise methods that were tried before would look cheap.
     """
     return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
 
 
 def shown(value: Json) -> str:
-    """A value of the space, as axes tell it."""
+    """Return a value of the space as axes show it."""
     if isinstance(value, list | tuple):
         return "{" + ", ".join(map(shown, value)) + "}"
     return re.sub(r"e([+-])0", r"e\1", f"{value:.3g}") if isinstance(value, float) else str(value)
@@ -170,7 +177,7 @@ def _scored(finalist: Finalist, sweep: SweepRecord | None, records: Mapping[str,
 
 
 def _chosen(finalists: Sequence[ScoredFinalist], ranked: Sequence[str]) -> ScoredFinalist | None:
-    """Best mean dev score over seeds, if all finalists have all; else the best of the search."""
+    """The finalist with the best mean dev score over seeds, if all are scored; else the best of the search."""
     if finalists and all(one.cell in ranked for one in finalists):
         return min(finalists, key=lambda one: ranked.index(str(one.cell)))
     return min(finalists, key=lambda one: one.finalist.place, default=None)

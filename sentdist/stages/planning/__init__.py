@@ -1,1 +1,1 @@
-"""A recipe planned against the data and checkpoints that are there, with estimates of the time and memory that it takes."""
+"""Plan a recipe against existing data and checkpoints, and estimate its time and memory."""

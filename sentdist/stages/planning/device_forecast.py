@@ -1,4 +1,4 @@
-"""How long a plan takes on GPUs that nobody here has tried: parameters × tokens over an assumed speed; and how far that was off."""
+"""Forecast the GPU time of a plan as parameters × tokens over an assumed speed, and compare it with finished trainings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,25 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from sentdist.errors import RecipeError, counted, duration
-from sentdist.gpus import GPUS
+from sentdist.errors import RecipeError, counted, did_you_mean, duration
+from sentdist.machine import GPUS
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import EncoderSpec, LexicalSpec
 from sentdist.plan.stage import Stage, as_number, longest_path
 from sentdist.plan.stages import Bank, Scores, Targets, Train
 from sentdist.plan.unroll import Plan
-from sentdist.spelling import did_you_mean
 from sentdist.stages.planning.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
 from sentdist.store.record import Record
 
 TERA = 1e12
 PEAKS = {name: kind.peak for name, kind in GPUS.items() if kind.peak is not None}
-# Share of the peak that training on sentences of some twenty tokens keeps up: an assumption, not a measurement. Long sentences and large
+# Share of the peak that training on sentences of about twenty tokens sustains: an assumption, not a measurement. Long sentences and large
 # encoders reach more, small encoders and float32 less.
 UTILISATION = 0.12
 TOKENS = 20  # of a sentence of NLI and STS, special ones included
 FAQ_TOKENS = 60  # of a question or an answer of an FAQ: answers have 33 to 114 words in FAQIR, StackFAQ and COUGH
-FORWARD, BACKWARD = 2, 4  # operations a parameter and token
-STOPPED_SHARE = 0.1  # of an epoch, after which early stopping by the training loss is taken to have come
+FORWARD, BACKWARD = 2, 4  # operations per parameter and token
+STOPPED_SHARE = 0.1  # of an epoch, the assumed length of a training that stops early by its loss
 
 # Millions of parameters, as published, of checkpoints whose config.json is fetched only later.
 PUBLISHED = {
@@ -42,41 +41,41 @@ Parameters = Callable[[EncoderSpec], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Devices:
-    """Some GPUs of one kind. peak: TFLOP/s of one."""
+    """Some GPUs of one kind."""
 
     name: str
     count: int
-    peak: float
+    peak: float  # TFLOP/s of one
 
     @property
     def speed(self) -> float:
-        """Operations a second that one of them is assumed to keep up."""
+        """Operations per second that one GPU is assumed to sustain."""
         return UTILISATION * self.peak * TERA
 
     def hours(self, operations: float) -> float:
-        """Hours that one of them takes for so many operations."""
+        """Return the hours that one GPU takes for these operations."""
         return operations / self.speed / 3600
 
     @classmethod
     def named(cls, given: str) -> Devices:
-        """`8xH100`, or `H100` for one. Raises RecipeError for a GPU that the table lacks."""
+        """Parse `8xH100`, or `H100` for one; raise RecipeError for an unknown GPU or none."""
         count, name = re.fullmatch(r"(?:(\d+)x)?(.*)", given.strip(), re.IGNORECASE).groups()  # type: ignore[union-attr]
         known = next((known for known in PEAKS if known.lower() == name.replace(" ", "").lower()), None)
         if known is None or count == "0":
             raise RecipeError(
-                where="--on", found=given, expected=f"COUNTxGPU, such as 8xH100, GPU one of {', '.join(PEAKS)}",
-                remedy="Name one GPU or more." if known else did_you_mean(name.upper(), PEAKS, "Name one that is alike."),
+                where="--on", found=given, expected=f"COUNTxGPU, for example 8xH100, with GPU one of {', '.join(PEAKS)}",
+                remedy="Name one GPU or more." if known else did_you_mean(name.upper(), PEAKS, "Name a similar one."),
             )  # fmt: skip
         return cls(name=known, count=int(count or 1), peak=PEAKS[known])
 
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceForecast:
-    """What the stages that are left come to. operations: floating-point, of all; longest: of those that must follow each other."""
+    """Cost of the remaining stages."""
 
     devices: Devices
-    operations: float
-    longest: float
+    operations: float  # floating-point, of all stages
+    longest: float  # operations of the longest path of stages that depend on each other
 
     @property
     def gpu_hours(self) -> float:
@@ -84,24 +83,24 @@ class DeviceForecast:
 
     @property
     def seconds(self) -> float:
-        """Seconds on all GPUs together, if all are always at work; not less than one GPU takes for the longest path of stages."""
+        """Seconds with all GPUs busy; at least what one GPU takes for the longest path of stages."""
         return max(self.operations / self.devices.count, self.longest) / self.devices.speed
 
     @property
     def line(self) -> str:
-        """The forecast as a sentence, with what was assumed."""
+        """The forecast and its assumptions as a sentence."""
         one = self.devices
         work = f"{self.gpu_hours:.1f} GPU hours" if self.gpu_hours >= 0.1 else f"{duration(3600 * self.gpu_hours)} of one GPU"
         return (
-            f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are at work, one training on one GPU. Assumed, not "
-            f"measured: {FORWARD + BACKWARD} FLOP a parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), "
-            f"{one.speed / TERA:.0f} TFLOP/s a GPU ({UTILISATION:.0%} of {one.peak:g}), {TOKENS} tokens a sentence ({FAQ_TOKENS} of FAQs "
-            "that are trained on; of your own file what its texts come to); without starts, dev scores and downloads."
+            f"On {one.count} {one.name}: about {work}, {duration(self.seconds)} if all are busy, one training per GPU. Assumed, not "
+            f"measured: {FORWARD + BACKWARD} FLOP per parameter and token ({FORWARD + BACKWARD + FORWARD} in micro-batches), "
+            f"{one.speed / TERA:.0f} TFLOP/s per GPU ({UTILISATION:.0%} of {one.peak:g}), {TOKENS} tokens per sentence ({FAQ_TOKENS} in "
+            "FAQ training data, counted in a user file). Not included: start-up, dev scores and downloads."
         )
 
 
 def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, missing: Iterable[str] | None = None) -> DeviceForecast:
-    """Forecast the stages with these keys; None: all. Corpora, which take no GPU, count nothing."""
+    """Forecast the stages with the keys `missing` (None: all); corpora use no GPU and count nothing."""
     left = {stage.key for stage in plan.stages} if missing is None else set(missing)
     operations = {stage.key: operations_of(stage, plan, parameters) if stage.key in left else 0.0 for stage in plan.stages}
     longest = longest_path(plan.stages, lambda stage: operations[stage.key])
@@ -109,8 +108,13 @@ def device_forecast(plan: Plan, devices: Devices, parameters: Parameters, *, mis
 
 
 def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
-    """Floating-point operations of a stage: forward and backward of each token in training, the forward pass once more where micro-batches
-    compute it again; forward alone in banks and scores, and through an encoder that is frozen. Raises TypeError for what no plan has."""
+    """Return the floating-point operations of a stage.
+
+    Training counts forward and backward, micro-batches forward once more; banks, scores and frozen encoders count forward only.
+
+    Raises:
+        TypeError: a kind of stage that plans do not contain.
+    """
     match stage:
         case Train():
             runtime = plan.recipe.runtime
@@ -128,11 +132,11 @@ def operations_of(stage: Stage, plan: Plan, parameters: Parameters) -> float:
         case Scores(encoder=(Train() | EncoderSpec()) as encoder):
             spec = encoder.encoder if isinstance(encoder, Train) else encoder
             return FORWARD * parameters(spec) * stage.num_sentences(plan.rows) * _tokens(stage.max_length, None, plan)
-    raise TypeError(f"nobody said how much the stage {stage.kind} computes")
+    raise TypeError(f"operations of the stage {stage.kind} are not implemented")
 
 
 def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) -> Parameters:
-    """Parameters from an encoder's config.json; by its name, as published, where that is not here yet; else those of BERT-base."""
+    """Return a function that counts parameters: by an encoder's config.json, else as published for its name, else as BERT-base."""
 
     def found(encoder: EncoderSpec) -> float:
         values = configuration(encoder)
@@ -146,7 +150,7 @@ def parameters_by(configuration: Callable[[EncoderSpec], Mapping[str, object]]) 
 
 @dataclass(frozen=True, kw_only=True)
 class ForecastCheck:
-    """Finished stages: seconds that were forecast for one GPU, and seconds × workers that they took."""
+    """Finished trainings: seconds that were forecast for one GPU, and seconds × workers that they took."""
 
     stages: int
     forecast_s: float
@@ -154,20 +158,20 @@ class ForecastCheck:
     on_gpu: bool
 
     def line(self, devices: Devices) -> str:
-        """The check as a sentence; "" before anything is finished."""
+        """Return the check as a sentence; "" before a training is finished."""
         if not self.stages or not self.forecast_s:
             return ""
-        where = "" if self.on_gpu else " (without a GPU: this says how much slower these machines are, not how far the forecast was off)"
+        where = "" if self.on_gpu else " (without a GPU: this shows how much slower these machines are, not the error of the forecast)"
         ratio = self.taken_s / self.forecast_s
         times = f"{ratio:.2g}" if ratio < 10 else f"{ratio:,.0f}"
         return (
-            f"Of what is finished, {counted(self.stages, 'training')}: forecast {duration(self.forecast_s)} on one {devices.name}, took "
-            f"{duration(self.taken_s)} of workers, {times} times as long{where}."
+            f"Finished: {counted(self.stages, 'training')}, forecast {duration(self.forecast_s)} on one {devices.name}, took "
+            f"{duration(self.taken_s)} × workers, {times} times as long{where}."
         )
 
 
 def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records: Mapping[str, Record]) -> ForecastCheck:
-    """Hold the forecast against the records of finished trainings, by key: as many sentences as were really trained on."""
+    """Compare the forecast with the records of finished trainings, by key, for the sentences that they trained on."""
     done = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in records]
     forecast_s = taken_s = 0.0
     for stage in done:
@@ -182,8 +186,7 @@ def forecast_check(plan: Plan, devices: Devices, parameters: Parameters, records
 
 
 def _tokens(longest: int | None, corpus: CorpusStage | None, plan: Plan) -> float:
-    """Tokens of a sentence, where planning has not read the corpus by experience; those of an FAQ are longer. longest: where sentences are
-    cut."""
+    """Tokens per sentence, cut at `longest`: counted where planning has read the corpus, else assumed (more for an FAQ)."""
     tokens = float(FAQ_TOKENS if corpus is not None and corpus.training_fold is not None else TOKENS)
     if corpus is not None:
         tokens = plan.tokens.get(corpus.key, tokens)

@@ -1,22 +1,30 @@
-"""From a recipe, or the name of an encoder, to what is to be built and the place where that is done; no torch, no Ray."""
+"""Plan a recipe, an evaluation or a user file, with the context to build it in; no torch, no Ray."""
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from math import sqrt
+from pathlib import Path, PurePath
+from typing import Literal
 
 from sentdist.data.sources.mirror import address_of
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
+from sentdist.frozen import MOST_LETTERS, NAME
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
+from sentdist.plan.corpora.own import own_section
 from sentdist.plan.evaluation import evaluation_of
-from sentdist.plan.grid import check_takes_effect
 from sentdist.plan.recipe import Recipe
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.resolver import OwnPin
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderUse
+from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.plan.suggestions import PlannedSearch, searched
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.plan.tune_recipe import TuneRequest
+from sentdist.plan.unroll import Plan, check_takes_effect, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.planning.task_contents import contents_of, search_with_contents, with_contents
@@ -24,7 +32,7 @@ from sentdist.store.store import ArtifactStore
 
 
 def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe's file, and where it is to be built.
+    """Plan a recipe file; return the plan and its context.
 
     Raises:
         RecipeError, DataError, EncoderError: as `Recipe.load`, `check_takes_effect` and `unroll`.
@@ -35,7 +43,7 @@ def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path
 
 
 def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan | PlannedSearch, Context]:
-    """What a recipe asks for, its trials or a search for them, and where that is to be built.
+    """Plan a recipe's trials, or its search; return it with its context.
 
     Raises:
         RecipeError, DataError, EncoderError: as `planned_recipe` and `planned_search`.
@@ -44,23 +52,24 @@ def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[
 
 
 def planned_trials(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """As `planned_recipe`, of a recipe whose trials are known before it runs.
+    """Plan a recipe whose trials are known before it runs, as `planned_recipe`.
 
     Raises:
-        RecipeError: a recipe with `search`. Others as `planned_recipe`.
+        RecipeError: the recipe has a `search`; others as `planned_recipe`.
     """
     if recipe.search is not None:
         raise RecipeError(
-            where=f"{recipe.name}: search", found="a search, which suggests its trials as it goes", expected="a recipe without one",
-            remedy="`sweep` carries it out; `sentdist plan` shows its space.",
+            where=f"{recipe.name}: search", found="a search, which chooses its trials as it runs", expected="a recipe without one",
+            remedy="`sweep` runs it; `sentdist plan` shows its space.",
         )  # fmt: skip
     return planned_recipe(recipe, store=store, data=data)
 
 
 def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None, resolver: FileResolver | None = None) -> tuple[Plan, Context]:
-    """The plan of a recipe, and where it is to be built; places are made absolute, because workers run in other folders.
+    """Plan a recipe; return the plan and its context, with absolute paths, because workers run in other folders.
 
-    resolver: that has looked at the files; None: a new one.
+    Args:
+        resolver: One that has already read the files; None: a new one.
     """
     resolver = resolver or _resolver(data)
     plan = unroll(recipe, resolver)
@@ -71,7 +80,7 @@ def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None, reso
 def planned_search(
     recipe: Recipe, *, store: str, data: Path | None = None, resolver: FileResolver | None = None
 ) -> tuple[PlannedSearch, Context]:
-    """The search of a recipe, and where it is to be built. resolver: as of `planned_recipe`.
+    """Plan the search of a recipe, as `planned_recipe` plans trials.
 
     Raises:
         RecipeError, DataError, EncoderError: as `searched`.
@@ -96,10 +105,12 @@ def _context(recipe: Recipe, resolver: FileResolver, store: str) -> Context:
 def planned_evaluation(
     use: EncoderUse, tasks: Sequence[str], *, runtime: Runtime, store: ArtifactStore, data: Path | None, command: str = "evaluate"
 ) -> tuple[Scores, Context, tuple[str, ...]]:
-    """The scores of one encoder as a stage, where it is to be built, and notes on the data. Embeddings of its
-    sentences are kept for other tasks. Which prompts stand before them is left to the caller.
+    """Plan the scores of one encoder; return the stage, its context, and notes on the data.
 
-    command: named in errors. Of a use without a pooling the hub is asked what the encoder declares.
+    Embeddings of sentences are kept for other tasks. The caller adds prompts. Without a pooling, the hub is asked for the declared one.
+
+    Args:
+        command: Named in errors.
 
     Raises:
         RecipeError, DataError, EncoderError: as `evaluation_of`.
@@ -108,11 +119,105 @@ def planned_evaluation(
         check_has_no_revision(use.checkpoint, use.revision)
     resolver = FileResolver(data_root=data, needs_hub=True, adds_prompts=True)
     stage = evaluation_of(use, tasks, resolver, command=command)
-    context = Context(
-        store=store,
-        data_root=address_of(data),
-        runtime=runtime,
-        folders=resolver.folders,
-        keeps_embeddings=True,
-    )
+    context = Context(store=store, data_root=address_of(data), runtime=runtime, folders=resolver.folders, keeps_embeddings=True)
     return stage, context, (*resolver.all_notes, *contents_of([stage], context).notes)
+
+
+# Standard deviation of the paired difference of a trained and an untouched encoder on one held-out row, in points (MiniLM: 5 to 18), and
+# how many standard errors a difference must have to be found in 4 of 5 tests at 5 %.
+SPREAD = {"graded": 8.0, "pairs": 15.0, "triplets": 15.0, "faq": 15.0}
+FOUND_AT = 2.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnRequest:
+    """A request to train or tune on a user file, with the pinned file and the resolver that read it."""
+
+    asked: TuneRequest
+    pin: OwnPin
+    resolver: FileResolver
+
+    @property
+    def smallest_difference(self) -> float:
+        """Smallest difference from the untouched encoder, in points, that the test rows are likely to show; a rule of thumb."""
+        return FOUND_AT * self.standard_error(self.pin.num_test)
+
+    @property
+    def dev_error(self) -> float:
+        """Standard error of the difference of two settings on dev, in points; by the same rule."""
+        return self.standard_error(self.pin.num_dev)
+
+    def standard_error(self, num_rows: int) -> float:
+        """Return the standard error of a difference on this many rows, in points."""
+        return SPREAD[self.asked.shape] / sqrt(max(1, num_rows))
+
+
+def own_request(
+    file: str,
+    *,
+    command: Literal["train", "tune"],
+    fields: dict[str, Json],
+    encoders: Sequence[str],
+    data: Path | None,
+    name: str | None = None,
+    hours: float = 0.0,
+    trials: int | None = None,
+    methods: Sequence[str] = (),
+    max_length: int = 128,
+) -> OwnRequest:
+    """Inspect a user file and the encoders.
+
+    Args:
+        fields: The user's options for the file, as in a recipe's corpus.
+
+    Raises:
+        RecipeError, DataError, EncoderError: the name, the file or an encoder is invalid.
+    """
+    if name is not None and not re.fullmatch(NAME, name):
+        raise RecipeError(
+            where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Use --name {as_name(name) or 'mine'}."
+        )
+    resolver = FileResolver(data_root=data, needs_hub=True)
+    place, revision = place_of(file)
+    corpus = fields | ({} if revision is None else {"revision": revision})
+    pin = resolver.own(own_section({"kind": "own", "file": place, **corpus}, where="DATA"), where="DATA")
+    held_out: dict[str, Json] = {"dev": 0.0, "test": pin.rows.test, "near": pin.rows.near}  # the test rows of a search, and no dev
+    if command == "train":
+        pin = resolver.own(own_section({"kind": "own", "file": place, **corpus, "held_out": held_out}, where="DATA"), where="DATA")
+    named = [split_commit(one) for one in encoders]
+    asked = TuneRequest(
+        command=command, name=name or as_name(f"{command}-{PurePath(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape,
+        num_rows=pin.num_rows, num_apart=pin.num_apart, corpus=corpus, held_out=held_out,
+        encoders=named, poolings=_poolings(named, resolver), hours=hours, trials=trials, methods=methods, max_length=max_length,
+    )  # fmt: skip
+    return OwnRequest(asked=asked, pin=pin, resolver=resolver)
+
+
+def place_of(file: str) -> tuple[str, str | None]:
+    """Return the place of the data as a recipe in another folder names it, and the commit of a hub data set."""
+    if file.startswith("hub:"):
+        return split_commit(file)
+    path = Path(file).expanduser()
+    return (str(path.absolute()) if path.exists() else file), None
+
+
+def split_commit(name: str) -> tuple[str, str | None]:
+    """Split a name and the commit after its @."""
+    plain, _, commit = name.partition("@") if "/" in name and not Path(name).exists() else (name, "", "")
+    return plain, commit or None
+
+
+def as_name(text: str) -> str:
+    """Return the nearest name that a recipe may have."""
+    plain = unicodedata.normalize("NFKD", text.lower()).encode("ascii", "ignore").decode()  # ü is u
+    return re.sub("[^a-z0-9_-]+", "-", plain)[:MOST_LETTERS].strip("-_")
+
+
+def _poolings(encoders: Sequence[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:
+    """Poolings of the encoders that declare another than the mean; EncoderError for a missing encoder."""
+    found = {}
+    for checkpoint, commit in encoders:
+        resolver.encoder(checkpoint, revision=commit, where="--encoder")
+        if (pooling := resolver.declared_pooling(checkpoint, revision=commit)) not in (None, "mean"):
+            found[checkpoint] = str(pooling)
+    return found

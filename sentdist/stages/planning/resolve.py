@@ -1,63 +1,129 @@
-"""What stands behind the names in a recipe, looked at while planning: data files by their content, checkpoints by their place."""
+"""Pin the data files, encoders and taggers that a recipe names, by content or commit, while planning."""
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import IO
 
-from sentdist.data.nltk_folder import nltk_folder
-from sentdist.data.own.file_format import READABLE, is_own_name, no_such_file
+from sentdist.data.augmentation import nltk_folder
+from sentdist.data.own.files import READABLE, is_own_name, no_such_file
 from sentdist.data.retrieval import GENERATED
 from sentdist.data.sources import retrieval_files
+from sentdist.data.sources.hub import inspect_source
 from sentdist.data.sources.mirror import copy_into_mirror
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
-from sentdist.hub_errors import HUB_ANSWERS_WITHIN_S, HubTrouble, hub_trouble
+from sentdist.files import other_kind, read_json_object, reading
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
+    OF_SENTENCES,
+    check_can_embed,
     check_has_embeddings,
     declared_pooling,
     dense_width,
     lacks_mask_token,
+    modules,
     most_tokens,
     num_tokens,
     prompts_left_out,
 )
-from sentdist.learning.encoder.packaged import PACKAGED_ENCODERS, check_has_no_revision
-from sentdist.learning.encoder.refused import check_can_embed
-from sentdist.plan.corpus_sizes import tokens_in
-from sentdist.plan.own_file import OwnFileSection
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.plan.resolver import OwnPin, Pin
-from sentdist.plan.specs import EncoderSpec, OwnRows
-from sentdist.reading import read_json_object
-from sentdist.spelling import near
-from sentdist.stages.planning.encoder_digest import SAVE, digest_of_encoder
-from sentdist.table_files import other_kind
+from sentdist.plan.specs import EncoderSpec, OwnFileSection, OwnRows
+from sentdist.plan.stages import tokens_in
+
+SAVE = "Give a folder written by save_pretrained."
+LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
+WEIGHTS = (".safetensors", ".bin")
+# Files of tokenizers, besides *.model of sentencepiece, and those that sentence-transformers reads for modules after the transformer.
+FURTHER = (
+    "added_tokens.json", "bpe.codes", "merges.txt", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.json",
+    "vocab.txt", "modules.json", *OF_SENTENCES,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderDigest:
+    """Digests of the files of an encoder, each "sha256:" and 16 hex digits."""
+
+    model: str  # configuration and weights
+    further: str  # tokenizer, longest sentence, and the modules after the transformer with their weights
+
+    @property
+    def whole(self) -> str:
+        """Digest of both."""
+        return _shown(hashlib.sha256(f"{self.model} {self.further}".encode()))
+
+
+def digest_of_encoder(folder: Path, where: str) -> EncoderDigest:
+    """Digest all files that the embeddings of an encoder depend on; raise EncoderError without weights or configuration."""
+    weights = [path for path in sorted(folder.iterdir()) if path.suffix in WEIGHTS] if folder.is_dir() else []
+    if not weights or not os.path.lexists(folder / "config.json"):
+        found = "no such folder" if not folder.is_dir() else "no config.json" if weights else "no weights (*.safetensors)"
+        raise EncoderError(where=f"{where}: {folder}", found=found, expected="a saved Hugging Face encoder", remedy=SAVE)
+    model = _digest([folder / "config.json", *weights], folder, where)
+    return EncoderDigest(model=model, further=_digest(_further_files(folder), folder, where))
+
+
+def _further_files(folder: Path) -> list[Path]:
+    beside = [path for path in folder.iterdir() if path.name in FURTHER or path.suffix == ".model"]
+    own = {folder / module["path"] for module in modules(folder)} - {folder}
+    behind = [path for place in own if place.is_dir() for path in place.iterdir() if path.name == "config.json" or path.suffix in WEIGHTS]
+    return sorted([*beside, *behind])
+
+
+def _digest(paths: Sequence[Path], folder: Path, where: str) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        expected = "complete weights" if path.suffix in WEIGHTS else "the configuration of an encoder, or a file of its tokenizer"
+        with reading(path, expected=expected, remedy=SAVE, kind=EncoderError, where=where), path.open("rb") as file:
+            if path.suffix == ".safetensors":
+                _check_length(file, path.stat().st_size)
+            digest.update(f"{path.relative_to(folder)}:{path.stat().st_size}:".encode())
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return _shown(digest)
+
+
+def _shown(digest: hashlib._Hash) -> str:
+    return f"sha256:{digest.hexdigest()[:16]}"
+
+
+def _check_length(file: IO[bytes], size: int) -> None:
+    """Raise ValueError for a safetensors file that is truncated or has no header; rewind it otherwise.
+
+    The first 8 bytes are the length of a JSON header, which has the end of each tensor. So this is found before a worker starts.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if not 0 < length <= min(size - 8, LONGEST_HEADER):
+        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
+    tensors = {name: tensor for name, tensor in json.loads(file.read(length)).items() if name != "__metadata__"}
+    needed = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
+    if size != needed:
+        raise ValueError(f"{size:,} bytes, but its header says {needed:,}")
+    file.seek(0)
+
 
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
 @dataclass(kw_only=True)
 class FileResolver:
-    """Pins sources and encoders. Each is looked at once; `folders` collects where the encoders given by path lie.
-
-    notes: what could not be looked at, and files that are written in an unusual way.
-    needs_hub: what a checkpoint there declares must be known; else planning goes on, with a note, where the hub does not answer.
-    adds_prompts: whoever plans puts an encoder's prompts before sentences; else a note says that none is added.
-    """
+    """Pins sources and encoders; each is read once."""
 
     data_root: Path | None = None
-    needs_hub: bool = False
-    adds_prompts: bool = False
-    folders: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    needs_hub: bool = False  # fail if the hub does not answer what a checkpoint declares; else add a note
+    adds_prompts: bool = False  # the caller adds an encoder's prompts; else a note reports that none is added
+    folders: dict[str, str] = field(default_factory=dict)  # revision -> folder, of encoders and user files given by path
+    notes: list[str] = field(default_factory=list)  # what could not be checked, and files with an unusual format
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
     _asked_hub: dict[tuple[str, str], Path | HubTrouble] = field(default_factory=dict)
@@ -65,7 +131,7 @@ class FileResolver:
     def source(
         self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
     ) -> Pin:
-        """Raises DataError for what is missing, empty, of other columns, or without that split."""
+        """Pin a source; raise DataError if it is missing or empty, or lacks the columns or the split."""
         asked = (name, split, revision, columns)
         if asked not in self._seen:
             try:
@@ -82,8 +148,11 @@ class FileResolver:
         return self._seen[asked]
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:
-        """Raises EncoderError for a path without a checkpoint, a packaged encoder that is not installed, a hub id without revision,
-        or one that the hub does not know."""
+        """Pin an encoder.
+
+        Raises:
+            EncoderError: a path without a checkpoint, a packaged encoder that is not installed, a hub id without commit or unknown there.
+        """
         asked = ("encoder", checkpoint, revision)
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
@@ -93,7 +162,7 @@ class FileResolver:
         return self._seen[asked]
 
     def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
-        """Raises EncoderError for one that cannot be computed, or for a hub that does not answer and has to."""
+        """Return the declared pooling; raise EncoderError if it is not supported, or if the hub must answer and does not."""
         found: Path | HubTrouble | None = _folder_here(checkpoint)
         if found is None and revision is not None:
             found = self._on_hub(checkpoint, revision, where="encoder.checkpoint")
@@ -104,18 +173,18 @@ class FileResolver:
         return None if found is None else declared_pooling(found)
 
     def is_retrieval(self, name: str) -> bool:
-        """Raises DataError where some of the three tables are there and others are not."""
+        """Return whether a source is a retrieval collection; raise DataError if only some of its three tables exist."""
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return name == GENERATED
         return retrieval_files.find(name, self.data_root) is not None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
-        """What was recognised of people's own files, and the notes, in sentences."""
+        """What was detected in user files, and the notes, as sentences."""
         return (*(line for pin in self._own.values() for line in pin.notes), *self.notes)
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
-        """Raises DataError for a file that is not there, cannot be understood, or whose rows cannot be held out."""
+        """Pin a user file; raise DataError if it is missing, cannot be understood, or its rows cannot be held out."""
         from sentdist.data.own.recognise import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
@@ -144,11 +213,10 @@ class FileResolver:
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:
-        """The name by which a file or a folder of its parts goes into stages, and where it lies: a path, or a name below the data root;
-        None: on the hub.
+        """The name of a file (or folder of parts) in stages, and its path, given or below the data root; None: on the hub.
 
         Raises:
-            DataError: no such file, or one that is no table.
+            DataError: no such file, or not a table.
         """
         if file.startswith("hub:"):
             return file, None
@@ -165,26 +233,23 @@ class FileResolver:
         return (file.rstrip("/") if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:
-        """Raises RecipeError for a name of no known form, DataError for a tagger that is not there."""
+        """Return the revision of a tagger; raise RecipeError for a malformed name, DataError for a missing tagger."""
         from sentdist.data.tagging import tagger_revision  # as above
 
-        asked = ("tagger", name)
-        if asked not in self._seen:
-            try:
-                self._seen[asked] = Pin(name=name, revision=tagger_revision(name, nltk_data=nltk_folder(self.data_root)))
-            except (DataError, RecipeError) as error:
-                raise error.with_context(where=f"{where}: {error.where}") from None
-        return self._seen[asked].revision
+        return self._revision("tagger", name, lambda: tagger_revision(name, nltk_data=nltk_folder(self.data_root)), where)
 
     def wordnet(self, *, where: str) -> str:
-        """Raises DataError where NLTK has no WordNet."""
+        """Return the revision of WordNet; raise DataError if NLTK has none."""
         from sentdist.data.augmentation import wordnet_revision  # brings numpy, which planning can mostly do without
 
-        asked = ("wordnet",)
+        return self._revision("wordnet", "wordnet", lambda: wordnet_revision(nltk_folder(self.data_root)), where)
+
+    def _revision(self, kind: str, name: str, look_up: Callable[[], str], where: str) -> str:
+        asked = (kind, name)
         if asked not in self._seen:
             try:
-                self._seen[asked] = Pin(name="wordnet", revision=wordnet_revision(nltk_folder(self.data_root)))
-            except DataError as error:
+                self._seen[asked] = Pin(name=name, revision=look_up())
+            except (DataError, RecipeError) as error:
                 raise error.with_context(where=f"{where}: {error.where}") from None
         return self._seen[asked].revision
 
@@ -208,7 +273,7 @@ class FileResolver:
         return _pinned(checkpoint, revision, found)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
-        """A folder with what a checkpoint on the hub declares; a hub that does not answer is noted: it may answer the workers."""
+        """A folder with what a hub checkpoint declares; if the hub does not answer, a note is added: it may answer the workers."""
         if (name, revision) not in self._asked_hub:
             self._asked_hub[name, revision] = found = _declarations(name, revision)
             if isinstance(found, HubTrouble) and found.has_answered:
@@ -231,7 +296,7 @@ def _declarations(name: str, revision: str) -> Path | HubTrouble:
         # asks once; a download asks a silent hub for half a minute
         HfApi().model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
         return Path(fetch())
-    except Exception as error:  # every client library underneath has errors of its own
+    except Exception as error:  # each client library below has its own errors
         return hub_trouble(error, revision=revision)
 
 
@@ -240,7 +305,7 @@ def _unknown_on_hub(name: str, revision: str | None, trouble: HubTrouble, *, whe
 
 
 def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError:
-    """The error for a hub id without a commit, or for a name that means nothing; it names a packaged encoder where one is meant."""
+    """The error for a hub id without a commit or an unknown name; it names the packaged encoder that may be meant."""
     called = {alias: name for name, one in PACKAGED_ENCODERS.items() for alias in (name, one.hub_id, one.hub_id.rpartition("/")[2])}
     if "/" not in checkpoint:
         closest = near(checkpoint, called)
@@ -248,15 +313,15 @@ def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError
         return EncoderError(
             where=where,
             found=f"{checkpoint}, which is neither a folder nor a packaged encoder",
-            expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME of the hub with a commit",
-            remedy=f"{hint}For a hub's name `sentdist pin OWNER/NAME` prints the commit.",
+            expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME on the hub with a commit",
+            remedy=f"{hint}For a hub model, `sentdist pin OWNER/NAME` prints the commit.",
         )
-    packaged = f"{called[checkpoint]} is the same, packaged. " if checkpoint in called else ""
+    packaged = f"{called[checkpoint]} is the same encoder, packaged. " if checkpoint in called else ""
     return EncoderError(
         where=where,
-        found=f"{checkpoint} of the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
+        found=f"{checkpoint} on the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
         expected="a commit of 40 hex digits, so that the run can be repeated",
-        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it: --revision COMMIT, in a recipe `revision` beside it, for tune "
+        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it. Give --revision COMMIT, in a recipe `revision`, for tune "
         f"{checkpoint}@COMMIT.",
     )
 
@@ -272,14 +337,16 @@ def _packaged_revision(checkpoint: str, where: str) -> str:
 
 
 def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> dict[str, object]:
-    """The config.json of a pinned encoder; empty where it cannot be read before a worker fetches it (of the hub, which did not answer).
-    `folders`: of a resolver."""
+    """Return the config.json of a pinned encoder; empty if only a worker can fetch it, since the hub did not answer.
+
+    Args:
+        folders: `FileResolver.folders`.
+    """
     return _configuration(declared_folder(encoder, folders))
 
 
 def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
-    """Of what a pinned encoder gives with its pooling, a dense layer behind it included; None and `folders` as of
-    `encoder_configuration`."""
+    """Return the width of a pinned encoder's embeddings after its pooling and dense layer; None if unknown."""
     folder = declared_folder(encoder, folders)
     dense = None if folder is None else dense_width(folder)
     width = configured(_configuration(folder), "width")
@@ -287,7 +354,7 @@ def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | N
 
 
 def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:
-    """A folder with what a pinned encoder declares of itself; None and `folders` as of `encoder_configuration`."""
+    """Return a local folder with what a pinned encoder declares; None if there is none."""
     if encoder.checkpoint in PACKAGED_ENCODERS:
         return _folder_here(encoder.checkpoint)
     folder = folders.get(encoder.revision or "")
@@ -295,7 +362,7 @@ def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | 
 
 
 def _copy_of_hub(encoder: EncoderSpec) -> Path | None:
-    """Where this machine keeps what planning has asked of the hub."""
+    """The folder in the hub cache with what planning fetched."""
     if encoder.revision is None or not COMMIT.fullmatch(encoder.revision):
         return None
     from huggingface_hub import try_to_load_from_cache  # half a second to import
@@ -321,7 +388,7 @@ def _configuration(folder: Path | None) -> dict[str, object]:
 
 
 def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
-    """An encoder with its width, depth and longest input, as far as its files say them."""
+    """Pin of an encoder with its width, depth and longest input, where its files give them."""
     values = _configuration(folder)
     return Pin(
         name=name,
@@ -339,7 +406,7 @@ def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
 
 
 def _check_files(folder: Path, where: str) -> None:
-    """EncoderError for an encoder whose embeddings would be wrong, and for the tokenizer of another model, as far as the files say it."""
+    """Raise EncoderError if the files show that embeddings would be wrong or that the tokenizer belongs to another model."""
     check_can_embed(folder, where=f"{where}: {folder}")
     tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "num_tokens")
     if tokens is not None and embeddings is not None:

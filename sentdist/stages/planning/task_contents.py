@@ -1,17 +1,18 @@
-"""What the files of tasks hold: read while planning by what reads them when they are scored, and remembered by their content."""
+"""Read the files of tasks while planning: count texts, report incomplete sets and shared rows; results are cached by content."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
-from sentdist.code_digest import code_digest
-from sentdist.data.generated.corpora import PREFIX as GENERATED
+from sentdist.data.generated import PREFIX as GENERATED
 from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
 from sentdist.data.sources.hub import PREFIX
-from sentdist.errors import DataError
-from sentdist.hub_errors import hub_trouble
+from sentdist.errors import DataError, counted, hub_trouble
+from sentdist.files import code_digest
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
@@ -20,23 +21,76 @@ from sentdist.plan.suggestions import PlannedSearch
 from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ScoredTask, is_own_task, published_items
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.planning.shared_rows import notes_on_shared_rows
 
 if TYPE_CHECKING:
     from sentdist.stages.tasks.loaded_task import LoadedTask
 
 
+def notes_on_shared_rows(stages: Iterable[Stage], context: Context) -> Iterator[str]:
+    """Yield a sentence for every two tasks of one kind that are averaged and share rows, if one reads a user file.
+
+    Equal tasks were refused before. Results are cached per version of the code.
+    """
+    for where, tasks, effect in dict.fromkeys(found for stage in stages if (found := _mean_of(stage)) is not None):
+        for one, other in combinations(tasks, 2):
+            if one.kind != other.kind or not (is_own_task(one) or is_own_task(other)) or _is_fold(one) or _is_fold(other):
+                continue
+            shared, sizes = _shared_rows(one, other, context)
+            if shared:
+                of = " and ".join(f"{size:,}" for size in sizes)
+                rows = counted(shared, "row")
+                yield f"{where}: {one.name} and {other.name} have {rows} of their {of} in common: {effect}"
+
+
+def _mean_of(stage: Stage) -> tuple[str, tuple[ScoredTask, ...], str] | None:
+    """The recipe's field of the tasks that a stage averages, the tasks, and the effect of shared rows; None without a mean."""
+    match stage:
+        case Scores():
+            return "evaluation.tasks", stage.tasks, "an average counts them in each, and its interval treats them as one group."
+        case Train():
+            return "selection.task", stage.dev_tasks, "their mean, which chooses checkpoints, counts them in each."
+        case CorpusStage() | Targets() | Bank():
+            return None
+    raise TypeError(f"tasks that the stage {stage.kind} averages are not implemented")
+
+
+def _is_fold(task: ScoredTask) -> bool:
+    return getattr(task, "fold", None) is not None
+
+
+def _shared_rows(one: ScoredTask, other: ScoredTask, context: Context) -> tuple[int, tuple[int, ...]]:
+    """The number of items with the same texts and the same correct texts, and the number of items of each task."""
+    identity = [f"rows of {one.model_dump_json()} and {other.model_dump_json()} in {context.data_root}", code_digest()]
+    if (known := recall_note(identity)) is None:
+        rows = [_rows(task, context) for task in (one, other)]
+        shared = (rows[0] & rows[1]).total()
+        sizes = tuple((task.name, found.total()) for task, found in zip((one, other), rows, strict=True))
+        known = FileFacts(digest="", num_rows=shared, columns=(), splits=sizes)
+        remember_note(identity, known)
+    return known.num_rows, tuple(size for _, size in known.splits)
+
+
+def _rows(task: ScoredTask, context: Context) -> Counter[tuple[object, ...]]:
+    """Each item as its texts and those that are correct for it."""
+    from sentdist.stages.tasks.load import load_task  # brings pyarrow and numpy, which planning can mostly do without
+
+    texts = load_task(task, context.data_root, context.folders).texts()
+    right: list[set[str]] = [set() for _ in texts.sentences]
+    for item, _, text in texts.pairs:
+        right[item].add(text)
+    return Counter((own, frozenset(others)) for own, others in zip(texts.sentences, right, strict=True))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Contents:
-    """num_texts: of each task of a person's own, by its name, the different texts that it encodes. notes: what could not be read yet, sets
-    that are smaller than they were published, and rows in common."""
+    """Sizes of tasks on user files, and notes on all tasks."""
 
-    num_texts: dict[str, int]
-    notes: tuple[str, ...]
+    num_texts: dict[str, int]  # different texts that a task on a user file encodes, by its name
+    notes: tuple[str, ...]  # what could not be read yet, sets smaller than published, and rows in common
 
 
 def with_contents(plan: Plan, context: Context) -> Plan:
-    """The plan with what its own tasks come to.
+    """Add the sizes of tasks on user files, and notes on tasks, to a plan.
 
     Raises:
         DataError: as `contents_of`.
@@ -46,7 +100,7 @@ def with_contents(plan: Plan, context: Context) -> Plan:
 
 
 def search_with_contents(planned: PlannedSearch, context: Context) -> PlannedSearch:
-    """The search with what the own tasks of its trainings and finalists come to.
+    """Add the sizes of tasks on user files, and notes on tasks, of trainings and finalists to a search.
 
     Raises:
         DataError: as `contents_of`.
@@ -57,11 +111,10 @@ def search_with_contents(planned: PlannedSearch, context: Context) -> PlannedSea
 
 
 def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
-    """Read the tasks that these stages score and those that choose checkpoints, but for what the package makes itself. What this very code
-    has read before is not read again.
+    """Read the tasks that these stages score or choose checkpoints by, except generated ones; cached per version of the code.
 
     Raises:
-        DataError: as `load_task`: what would else be found when the first encoder is scored, hours later; of several tasks all of it.
+        DataError: as `load_task`, for all tasks together; else found only when the first encoder is scored, hours later.
     """
     looked_at = tuple(stages)
     read = dict.fromkeys(task for stage in looked_at for task in tasks_of(stage) if _is_file(task))
@@ -92,10 +145,10 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
 
 
 def tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
-    """The tasks that a stage reads: those that it scores, or those that choose its checkpoint.
+    """Return the tasks that a stage scores, or those that choose its checkpoint.
 
     Raises:
-        TypeError: a kind of which nothing is known here.
+        TypeError: a kind of stage that plans do not contain.
     """
     match stage:
         case Scores():
@@ -104,11 +157,11 @@ def tasks_of(stage: Stage) -> tuple[ScoredTask, ...]:
             return stage.dev_tasks
         case CorpusStage() | Targets() | Bank():
             return ()
-    raise TypeError(f"nobody said which tasks the stage {stage.kind} reads")
+    raise TypeError(f"tasks of the stage {stage.kind} are not implemented")
 
 
 def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
-    """What to read of a task. Of a fold: its whole collection and the first fold; where these can be read, all folds can."""
+    """The parts of a task to read; of a fold its whole collection and the first fold: if these can be read, all folds can."""
     if not isinstance(task, Task) or task.fold is None:
         yield task
         return
@@ -117,12 +170,12 @@ def _parts(task: ScoredTask) -> Iterator[ScoredTask]:
 
 
 def _is_file(task: ScoredTask) -> bool:
-    """Whether a task's data can be damaged or changed; what the package makes cannot. Triples are looked at with their corpus."""
+    """Whether a task's data can be damaged or changed; generated data cannot. Triples are checked with their corpus."""
     return isinstance(task, ChosenTask) and not task.source.startswith(GENERATED)
 
 
 def _looked_at(task: ScoredTask, context: Context) -> tuple[int, str]:
-    """How many different texts a task encodes, and a sentence where it is less than was published, else ""."""
+    """The number of different texts that a task encodes, and a sentence if it is smaller than published, else ""."""
     identity = [f"{task.model_dump_json()} in {context.data_root}", code_digest()]
     if (known := recall_note(identity)) is None:
         from sentdist.stages.tasks.load import load_task  # brings pyarrow and numpy, which planning can mostly do without
@@ -135,7 +188,7 @@ def _looked_at(task: ScoredTask, context: Context) -> tuple[int, str]:
 
 
 def _lacking(task: ScoredTask, loaded: LoadedTask) -> str:
-    """What a shipped task lacks of the published set; a part of one, and own data, lack nothing."""
+    """A sentence if a shipped task is smaller than the published set, else ""; parts of a set and user files have no published size."""
     published, kind = published_items(task), TASK_KINDS[task.kind]
     if published is None or kind.counts_candidates or (isinstance(task, Task) and (task.fold or task.limit)):
         return ""
@@ -143,11 +196,11 @@ def _lacking(task: ScoredTask, loaded: LoadedTask) -> str:
     found = loaded.texts().num_items if kind.has_documents else in_all
     if found >= published:
         return ""
-    return f"{task.name}: {found:,} items, where the published set has {published:,}: its scores are not those of {task.name} elsewhere."
+    return f"{task.name}: {found:,} items, but the published set has {published:,}: scores are not comparable with published ones."
 
 
 def _silent_hub(task: ScoredTask, error: DataError) -> str | None:
-    """Why the hub gave no rows, where it did not answer: it may answer the workers, and what it said of the commit before is known."""
+    """Why the hub gave no rows, if it did not answer: it may answer the workers, and has confirmed the commit before."""
     if not task.source.startswith(PREFIX) or not isinstance(error.__cause__, Exception):
         return None
     trouble = hub_trouble(error.__cause__)

@@ -1,1 +1,1 @@
-"""The body of a scores stage: sentences embedded, tasks scored, probes and pictures; the tasks themselves stand in `stages/tasks`."""
+"""Build a scores stage: embed sentences, score tasks, run probes, sample embeddings for plots. Tasks are in `stages/tasks`."""

@@ -1,38 +1,137 @@
-"""The body of an evaluation: scores of an encoder, or of a floor without one."""
+"""Score an encoder, or a floor without one, on tasks; with probes and data for plots."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.data.task_texts import shared_groups
+from sentdist.data.corpus import OpenedCorpus
+from sentdist.data.leaks import shared_groups
+from sentdist.data.sampler import shuffled
+from sentdist.data.tagging import FileTargets
+from sentdist.errors import DataError
 from sentdist.evaluation.items import GROUP, SHARED
-from sentdist.evaluation.means import mean_of_all
-from sentdist.evaluation.relational import relation_cosines
+from sentdist.evaluation.linear_models import probe_distribution, probe_regression
+from sentdist.evaluation.relational import BY, relation_cosines
+from sentdist.evaluation.sts import mean_of_all
 from sentdist.learning.relation_file import Relations
-from sentdist.plan.specs import EncoderSpec, LexicalSpec
+from sentdist.objectives.channels import Channels
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Probes
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.stages.commit import commit
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
-from sentdist.stages.scores.by_relation import score_by
-from sentdist.stages.scores.cloud import Cloud, sampled_pairs
-from sentdist.stages.scores.embed_sentences import Embed, MakeEmbed, embed_here
-from sentdist.stages.scores.embedded_tasks import EmbeddedTasks
-from sentdist.stages.scores.probing import probe_results
-from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer, saved_scorer
-from sentdist.stages.tasks.geometry import geometry_of
+from sentdist.stages.context import Context, commit, folder_of
+from sentdist.stages.scores.embed_sentences import Embed, EmbeddedTasks, MakeEmbed, embed_here
+from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer, Scorer, saved_scorer
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
-from sentdist.stages.tasks.sts import LoadedSts
+from sentdist.stages.tasks.sts import LoadedSts, geometry_of
+from sentdist.stages.text_stages import targets_of
 from sentdist.store.store import Artifact
+
+
+def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+    """Return the task's score; if the best relation counts, its score, with the main score by each relation as a measure."""
+    if isinstance(scorer, CosineScorer) or scorer.scoring.combine == "sum":
+        return task.score(embeddings_SD, scorer)
+    found = {
+        next(alone.relations): task.score(embeddings_SD, RelationalScorer(relations=scorer.relations, scoring=alone))
+        for alone in scorer.scoring.alone
+    }
+    best = max(found.values(), key=lambda score: -np.inf if score.main is None else score.main)
+    return replace(best, measures={**best.measures, **{f"{BY}{relation}": score.main for relation, score in found.items()}})
+
+
+def mean_of_parts(parts: Sequence[Sequence[TaskScore]]) -> float | None:
+    """Return the mean over parts of the mean main score of their tasks, by the best relation for each part if there are several.
+
+    None if a score is undefined.
+    """
+    return mean_of_all(_best_mean(part) for part in parts)
+
+
+def _best_mean(part: Sequence[TaskScore]) -> float | None:
+    names = [name for name in part[0].measures if name.startswith(BY)]
+    values = [[score.measures[name] for score in part] for name in names] or [[score.main for score in part]]
+    return max((mean for row in values if (mean := mean_of_all(row)) is not None), default=None)
+
+
+def probe_results(stage: Scores, embed: Embed, context: Context) -> dict[str, Json]:
+    """Return the results of linear probes for the record; empty if the stage has none.
+
+    `probes.tags_from_pos` and `probes.tags_from_bow`: share of the tags' information in the tags' and the words' channels (1: all, 0: none,
+    see `DistributionProbe.explained`). `probes.words_from_…`: R² of the shares of the most frequent words. A working adversary lowers
+    tags_from_bow and words_from_pos.
+    """
+    targets = targets_of(stage.targets, context)
+    if stage.probes is None or targets is None or stage.targets is None:
+        return {}
+    corpus = OpenedCorpus.open(folder_of(stage.targets.corpus, context))
+    ids = np.sort(shuffled(corpus.num_sentences, seed=stage.probes.seed, stream="probes")[: stage.probes.num_sentences])
+    embeddings_SD = embed(corpus.sentences(ids))
+    return _found(stage.probes, embeddings_SD, targets, ids)
+
+
+def _found(probes: Probes, embeddings_SD: np.ndarray, targets: FileTargets, ids: np.ndarray) -> dict[str, Json]:
+    channels = Channels.of(embeddings_SD.shape[1], probes.channels)
+    parts = {"pos": embeddings_SD[:, : channels.pos], "bow": embeddings_SD[:, channels.pos :]}
+    rows = targets.rows(ids)
+    kept = rows.bow_words < probes.num_words  # the vocabulary is in the order of frequency
+    words_SV = np.zeros((len(ids), min(probes.num_words, targets.num_words)))
+    words_SV[rows.bow_rows[kept], rows.bow_words[kept]] = rows.bow_shares[kept]
+    results: dict[str, Json] = {"probes.num_sentences": len(ids)}
+    for name, part_SD in parts.items():
+        try:
+            tags = probe_distribution(part_SD, rows.pos, seed=probes.seed)
+            words = probe_regression(part_SD, words_SV, seed=probes.seed)
+        except DataError as error:
+            raise error.with_context(where=f"probes: {error.where}") from error
+        results |= {
+            f"probes.tags_from_{name}": tags.explained,
+            f"probes.tags_from_{name}.cross_entropy": tags.cross_entropy,
+            f"probes.words_from_{name}": words.r2,
+        }
+        results |= {"probes.tags.floor": tags.floor, "probes.tags.best": tags.best}
+    return results
+
+
+SAMPLED_PAIRS = 150  # sentences enough for a map, few enough for a page
+SPECTRUM_FILE, SAMPLE_FILE = "cloud/spectrum.parquet", "cloud/sample.parquet"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Cloud:
+    """Sampled embeddings of a task, for plots."""
+
+    singular_values: np.ndarray  # (D,) of S normalised embeddings, descending
+    sentences: Sequence[str]  # U sampled ones
+    subsets: Sequence[str]  # part of the task, of each
+    embeddings: np.ndarray  # (U, D)
+
+    def write(self, folder: Path) -> None:
+        """Write two small Parquet files below `folder`; embeddings as float16."""
+        (folder / "cloud").mkdir()
+        pq.write_table(pa.table({"singular_value": self.singular_values}), folder / SPECTRUM_FILE, compression="zstd")
+        columns = {
+            "sentence": list(self.sentences),
+            "subset": list(self.subsets),
+            "embedding": pa.array(list(self.embeddings.astype(np.float16)), pa.list_(pa.float16())),
+        }
+        pq.write_table(pa.table(columns), folder / SAMPLE_FILE, compression="zstd")
+
+
+def sampled_pairs(num_pairs: int) -> list[int]:
+    """Return rows spread evenly over a task, so that all its parts are included and all encoders get the same sentences."""
+    count = min(num_pairs, SAMPLED_PAIRS)
+    return [number * num_pairs // count for number in range(count)]
+
 
 LEFT_OUT = "left_out"  # a key of the metadata of a file of items
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
@@ -41,9 +140,11 @@ ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive 
 def build_scores(
     stage: Scores, context: Context, *, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None
 ) -> Artifact:
-    """Embed every unique sentence of all tasks once, here or as `make_embed` has it, then score each task; items are kept for paired tests.
+    """Embed every unique sentence of all tasks once, then score each task; items are kept for paired tests.
 
-    on_fit: gets the name of each task on which classifiers are fitted, before that begins: it may take longer than to embed.
+    Args:
+        make_embed: Makes the function that embeds, here or elsewhere.
+        on_fit: Called with a task's name before classifiers are fitted on it, which may take longer than embedding.
     """
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root, context.folders) for task in stage.tasks]
@@ -63,8 +164,8 @@ def build_scores(
 
 
 def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.Table]:
-    """The items of each task with the group of each, for tests: items that share a text are not independent, within a task or in several.
-    Metadata say what was left out."""
+    """The items of each task with their groups, for tests: items that share a text are not independent, within a task or across tasks.
+    Metadata name what was left out."""
     texts = [task.texts() for task in tasks]
     tables = [score.items.replace_schema_metadata({LEFT_OUT: one.left_out}) for score, one in zip(scores, texts, strict=True)]
     tested = [place for place, score in enumerate(scores) if score.has_main and tables[place].num_rows == texts[place].num_items]
@@ -79,8 +180,7 @@ def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.T
 def _embedded_scores(
     stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed, on_fit: Callable[[str], None] | None
 ) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
-    """The tasks' scores by an encoder, the geometry of its embeddings, how alike its relations are;
-    and what pictures of its embeddings need."""
+    """Scores of the tasks by an encoder; facts on geometry, relations and probes; and embeddings for plots."""
     scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else COSINE
     embedded = EmbeddedTasks.of(stage, of, tasks, context, embed)
     scores = []
@@ -93,7 +193,7 @@ def _embedded_scores(
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
-    """Flat results: the main score under the task's name, every measure under `task.measure`."""
+    """Return flat results: the main score under the task's name, every measure under `task.measure`."""
     results: dict[str, Json] = {}
     for score in scores:
         if score.has_main:
@@ -115,7 +215,7 @@ def _relations(tasks: list[LoadedTask], embedded: EmbeddedTasks, scorer: Scorer)
 
 
 def _relation_facts(relations: Relations) -> dict[str, Json]:
-    """How alike the relations are; a table that did not learn (vectors of length 0) says nothing."""
+    """Cosines and lengths of relations; empty for a table that did not learn (vectors of length 0)."""
     lengths_K = np.linalg.norm(relations.vectors, axis=1)
     if not relations.names or not lengths_K.all():
         return {}
@@ -124,7 +224,7 @@ def _relation_facts(relations: Relations) -> dict[str, Json]:
 
 
 def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> tuple[dict[str, Json], Cloud | None]:
-    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as SimCSE measures them."""
+    """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as in SimCSE."""
     candidates = [task for task in tasks if isinstance(task, LoadedSts)]
     if not candidates:
         return {}, None

@@ -1,17 +1,32 @@
-"""How the sentences of an evaluation become embeddings. torch is loaded only where this process embeds."""
+"""Embed the sentences of an evaluation, keep and reuse embeddings; torch is loaded only where this process embeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision
-from sentdist.plan.stages import Scores, Train
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import checkpoint_of, folder_of, hub_revision
+from sentdist.errors import ArtifactLost, RecipeError
+from sentdist.evaluation.geometry import postprocess
+from sentdist.evaluation.nearest import search
+from sentdist.files import drop_remedy, read_array, read_parquet
+from sentdist.plan.objectives import AnyObjective
+from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, TaskPrompts, View
+from sentdist.plan.stages import Encoded, Scores, Train
+from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
+from sentdist.plan.view_checks import parts_of
+from sentdist.stages.context import Context, checkpoint_of, commit, folder_of, hub_revision, note_input
+from sentdist.stages.tasks.load import load_task
+from sentdist.stages.tasks.loaded_task import LoadedTask, QueryTask
+from sentdist.stages.tasks.retrieval import LoadedRetrieval
 
 if TYPE_CHECKING:
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -21,7 +36,7 @@ class Embed(Protocol):
     """Maps S sentences to (S, D) float32 embeddings."""
 
     def __call__(self, sentences: list[str], prompt: str = "") -> np.ndarray:
-        """prompt: what stands before each of them. Raises EncoderError for one that leaves no token for a sentence."""
+        """Embed each sentence after `prompt`; raise EncoderError if the prompt leaves no token for a sentence."""
         ...
 
 
@@ -30,9 +45,9 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 
 
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
-    """What embeds sentences by the stage's encoder, in this process."""
+    """Return a function that embeds with the stage's encoder in this process."""
     from sentdist.learning.encoder.encode import encode
-    from sentdist.learning.encoder.prompted import check_room, tokens_not_pooled, tokens_of_prompt
+    from sentdist.learning.encoder.tokens import check_room, tokens_not_pooled, tokens_of_prompt
 
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     of, encoder = stage.encoder, frozen_encoder(stage.encoder, context, precision=stage.precision)
@@ -67,7 +82,7 @@ def _folder_of(encoder: EncoderSpec | Train, context: Context) -> Path:
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
-    """A trained or untouched encoder, dropout off, in a process that computes in this precision."""
+    """Load a trained or untouched encoder without dropout, and set the precision of this process."""
     import torch
 
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -88,3 +103,180 @@ def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision:
     device = device_of(context.runtime)
     apply_matmul_precision(device, precision)
     return loaded.to(device).eval()
+
+
+DIGESTS, EMBEDDINGS = "digests.parquet", "embeddings.npy"
+
+
+def kept_or_encoded(
+    stage: Scores,
+    of: EncoderSpec | Train,
+    sentences: Sequence[str],
+    context: Context,
+    encode: Callable[[list[str]], np.ndarray],
+    *,
+    prompt: str = "",
+) -> np.ndarray:
+    """Return (S, D) float32 embeddings of S distinct sentences: from the store, the others by `encode`, which are then stored.
+
+    Stored embeddings depend on encoder, length, precision and prompt; their last digits also on the batch in which they were encoded.
+    """
+    started = time.perf_counter()
+    digests = [hashlib.sha256(sentence.encode()).hexdigest()[:32] for sentence in sentences]
+    wanted = Encoded(encoder=of, max_length=stage.max_length, precision=stage.precision, sentences="", prompt=prompt)
+    known = _kept(wanted, set(digests), context)
+    missing = [row for row, digest in enumerate(digests) if digest not in known]
+    if missing:
+        found_SD = encode([sentences[row] for row in missing])
+        new = [digests[row] for row in missing]
+        total = hashlib.sha256("".join(new).encode()).hexdigest()[:16]
+        made = wanted.model_copy(update={"sentences": f"sha256:{total}"})
+        if context.store.get(made) is None:
+            with context.store.staged() as folder:
+                pq.write_table(pa.table({"digest": new}), folder / DIGESTS)
+                np.save(folder / EMBEDDINGS, found_SD)
+                commit(made, folder, context, seconds=time.perf_counter() - started, results={"num_sentences": len(new)})
+        known |= dict(zip(new, found_SD, strict=True))
+    return np.stack([known[digest] for digest in digests]).astype(np.float32)
+
+
+def _kept(wanted: Encoded, digests: set[str], context: Context) -> dict[str, np.ndarray]:
+    """The rows of all artifacts of this encoder, length, precision and prompt that are among `digests`."""
+    fields = _beside_sentences(wanted.canonical()["fields"])
+    found: dict[str, np.ndarray] = {}
+    for artifact in context.store.artifacts(Encoded.kind):
+        if fields == _beside_sentences(artifact.record.stage["fields"]):
+            try:
+                folder = context.store.folder(artifact)
+            except ArtifactLost:  # moved aside: these sentences are encoded again
+                continue
+            note_input(context.store, artifact, folder)
+            embeddings = read_array(folder / EMBEDDINGS, remedy=drop_remedy(folder))
+            names = read_parquet(folder / DIGESTS, columns=["digest"], remedy=drop_remedy(folder))["digest"].to_pylist()
+            found |= {name: embeddings[row] for row, name in enumerate(names) if name in digests}
+    return found
+
+
+def _beside_sentences(fields: object) -> dict[str, object]:
+    """All fields that embeddings depend on except the sentences; without a prompt there is no such field."""
+    assert isinstance(fields, dict)
+    return {name: value for name, value in fields.items() if name != "sentences"}
+
+
+def viewed(embeddings_SD: np.ndarray, view: View, *, where: str, objective: AnyObjective | None = None) -> np.ndarray:
+    """Return the embeddings of a view: some of the channels, with the mean or all correlation removed.
+
+    Args:
+        objective: The encoder's training objective, whose parts a view may name.
+
+    Raises:
+        RecipeError: channels that the embeddings do not have.
+    """
+    if view.channels is not None:
+        parts = (None if objective is None else parts_of(objective, embeddings_SD.shape[1])) or {}
+        first, last = parts[view.channels] if isinstance(view.channels, str) else view.channels
+        if not 0 <= first < last <= embeddings_SD.shape[1]:
+            raise RecipeError(
+                where=f"{where}: view.channels", found=f"{first} to {last}",
+                expected=f"two numbers from 0 to {embeddings_SD.shape[1]}, the lower one first", remedy="Correct the view.",
+            )  # fmt: skip
+        embeddings_SD = embeddings_SD[:, first:last]
+    return postprocess(embeddings_SD, view.postprocess)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EmbeddedTasks:
+    """Embeddings of the distinct texts of all tasks."""
+
+    embeddings: np.ndarray  # (S, D)
+    rows: dict[str, dict[str, int]]  # prompt -> text -> row
+    prompts: TaskPrompts
+
+    @classmethod
+    def of(cls, stage: Scores, of: EncoderSpec | Train, tasks: Sequence[LoadedTask], context: Context, embed: Embed) -> EmbeddedTasks:
+        """Embed the texts of a stage's tasks, with `embed` where the store lacks them."""
+        texts: dict[str, dict[str, None]] = {}
+        for planned, task in zip(stage.tasks, tasks, strict=True):
+            for prompt, sentences in _by_prompt(planned, task, stage.prompts):
+                texts.setdefault(prompt, {}).update(dict.fromkeys(sentences))
+        parts = []
+        for prompt, unique in texts.items():
+            encode = partial(embed, prompt=prompt) if prompt else embed
+            kept = context.keeps_embeddings
+            parts.append(kept_or_encoded(stage, of, list(unique), context, encode, prompt=prompt) if kept else encode(list(unique)))
+        rows: dict[str, dict[str, int]] = {}
+        first = 0
+        for prompt, unique in texts.items():
+            rows[prompt] = {sentence: row for row, sentence in enumerate(unique, first)}
+            first += len(unique)
+        embeddings_SD = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        view = viewed(embeddings_SD, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
+        return cls(embeddings=view, rows=rows, prompts=stage.prompts)
+
+    def of_task(self, planned: ScoredTask, task: LoadedTask) -> np.ndarray:
+        """Return the embeddings of `task.sentences`, in their order."""
+        if not TASK_KINDS[planned.kind].has_queries:
+            return self.of_sentences(task.sentences)
+        of_query, of_document = self.rows[self.prompts.query], self.rows[self.prompts.document]
+        pairs = zip(task.sentences, cast(QueryTask, task).are_queries, strict=True)
+        return self.embeddings[[(of_query if is_query else of_document)[text] for text, is_query in pairs]]
+
+    def of_sentences(self, sentences: Sequence[str]) -> np.ndarray:
+        """Return the embeddings of sentences of tasks without queries, repetitions included."""
+        row = self.rows[self.prompts.sentence]
+        return self.embeddings[[row[sentence] for sentence in sentences]]
+
+
+def _by_prompt(planned: ScoredTask, task: LoadedTask, prompts: TaskPrompts) -> list[tuple[str, Sequence[str]]]:
+    """The texts of a task, grouped by prompt."""
+    if not TASK_KINDS[planned.kind].has_queries:
+        return [(prompts.sentence, task.sentences)]
+    if prompts.query == prompts.document:
+        return [(prompts.query, task.sentences)]
+    both = list(zip(task.sentences, cast(QueryTask, task).are_queries, strict=True))
+    return [
+        (prompt, [text for text, is_query in both if is_query is of_query])
+        for prompt, of_query in ((prompts.query, True), (prompts.document, False))
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownHits:
+    """Nearest documents of a query, by several encoders."""
+
+    task: str
+    query: str
+    found: dict[str, list[tuple[str, bool]]]  # label of an encoder -> documents, best first, and whether each is relevant
+
+
+def shown_hits(stages: Mapping[str, Scores], context: Context, *, num_hits: int, most_documents: int) -> ShownHits | None:
+    """Search the first retrieval task of these scores with the encoder of each; None without one, or if its collection is larger.
+
+    The query is the first whose nearest document is relevant for the last encoder but not for the first; else the first query.
+    """
+    last = list(stages.values())[-1]
+    task = next((task for task in last.tasks if task.kind == "retrieval"), None)
+    loaded = None if task is None else load_task(task, context.data_root, context.folders)
+    if task is None or not isinstance(loaded, LoadedRetrieval) or len(loaded.collection.documents) > most_documents:
+        return None
+    collection, queries = loaded.collection, loaded.rows
+    rankings = []
+    for stage in stages.values():
+        of, alone = stage.encoder, stage.model_copy(update={"tasks": (task,)})
+        assert not isinstance(of, LexicalSpec), "words alone are no encoder"
+        embeddings_SD = EmbeddedTasks.of(alone, of, [loaded], context, embed_here(alone, context)).of_task(task, loaded)
+        rankings.append(search(embeddings_SD[: len(queries)], embeddings_SD[len(queries) :], depth=num_hits).documents.tolist())
+
+    def is_relevant(place: int, document: int) -> bool:
+        return collection.qrels[collection.query_ids[queries[place]]].get(collection.document_ids[document], 0) > 0
+
+    first_hits = [[is_relevant(place, hits[0]) for place, hits in enumerate(ranking)] for ranking in rankings]
+    shown = next((place for place in range(len(queries)) if first_hits[-1][place] and not first_hits[0][place]), 0)
+    return ShownHits(
+        task=task.name,
+        query=collection.queries[queries[shown]],
+        found={
+            label: [(collection.documents[row], is_relevant(shown, row)) for row in ranking[shown]]
+            for label, ranking in zip(stages, rankings, strict=True)
+        },
+    )

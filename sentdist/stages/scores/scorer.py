@@ -1,4 +1,4 @@
-"""What the pairs and queries of a task are scored by: their cosine, or the relations of an encoder."""
+"""Score pairs and queries by cosine, or by the relations of an encoder."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.evaluation.metrics import paired_cosines
 from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
-from sentdist.evaluation.sts import score_similarities
+from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.relational import RelationalScoring
+from sentdist.plan.specs import RelationalScoring
 
 if TYPE_CHECKING:
     from sentdist.learning.objective import Objective
@@ -23,16 +22,16 @@ NO_RELATIONS = Relations(names=(), vectors=np.zeros((0, 0), dtype=np.float32))
 
 @dataclass(frozen=True, kw_only=True)
 class CosineScorer:
-    """Pairs and queries by their plain cosine. relations: those of the encoder, which links are ranked by all the same."""
+    """Score pairs and queries by cosine."""
 
-    relations: Relations = NO_RELATIONS
+    relations: Relations = NO_RELATIONS  # of the encoder; links are always ranked by them
 
     def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
-        """(S,) cosines of pairs, in float64."""
+        """Return (S,) cosines of pairs, in float64."""
         return paired_cosines(first_SD, second_SD, where=where)
 
     def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        """The queries themselves."""
+        """Return the queries unchanged."""
         return queries_QD
 
 
@@ -41,30 +40,30 @@ COSINE = CosineScorer()  # of an encoder without relations
 
 @dataclass(frozen=True, kw_only=True)
 class RelationalScorer:
-    """Pairs and queries by an encoder's relations, as a view weighs them."""
+    """Score pairs and queries by an encoder's relations, weighted by a view."""
 
     relations: Relations
     scoring: RelationalScoring
 
     def similarities(self, first_SD: np.ndarray, second_SD: np.ndarray, *, where: str) -> np.ndarray:
-        """(S,) relational similarities of pairs."""
+        """Return (S,) relational similarities of pairs."""
         weights_K = self._weights(where)
         return relational_similarities(
             first_SD, second_SD, self.relations.vectors, weights_K, directions=self.scoring.directions, where=where
         )
 
     def check(self, *, where: str) -> None:
-        """DataError unless the encoder has the relations that are weighted."""
+        """Raise DataError unless the encoder has the weighted relations."""
         self._weights(where)
 
     def queries(self, queries_QD: np.ndarray, *, where: str) -> np.ndarray:
-        """(Q, D) vectors whose cosines with documents rank as the queries' relational scores do."""
+        """Return (Q, D) vectors whose cosines with documents rank as the queries' relational scores do."""
         return relational_queries(queries_QD, self.relations.vectors, self._weights(where), where=where)
 
     def curve(
         self, first_SD: np.ndarray, second_SD: np.ndarray, gold_S: np.ndarray, subsets: Sequence[str], *, where: str
     ) -> list[float | None]:
-        """Spearman × 100 at each weight of the scoring's grid; `scoring.curve` must be there."""
+        """Return Spearman × 100 at each weight of the scoring's grid; requires `scoring.curve`."""
         assert self.scoring.curve is not None, "asked only where a view has a curve"
         found = weight_curve(
             first_SD,
@@ -88,7 +87,7 @@ Scorer = CosineScorer | RelationalScorer
 
 
 def saved_scorer(folder: Path, scoring: RelationalScoring | None) -> Scorer:
-    """How an encoder in a folder is scored: by its relations where it has some and `scoring` says how, else by cosine."""
+    """Return the scorer of a saved encoder: by its relations if it has some and `scoring` weighs them, else by cosine."""
     if not has_relations(folder):
         return COSINE
     relations = read_relations(folder)
@@ -96,8 +95,7 @@ def saved_scorer(folder: Path, scoring: RelationalScoring | None) -> Scorer:
 
 
 def live_scorer(objective: Objective, scoring: RelationalScoring | None) -> Scorer:
-    """How an encoder in training is scored: by what its objective knows of relations at this moment, or by cosine.
-    Collective: ZeRO may share the table out."""
+    """Return the scorer of an encoder in training: by its objective's current relations, or by cosine. Collective: ZeRO may shard them."""
     if scoring is None:
         return COSINE
     relations = objective.relations()

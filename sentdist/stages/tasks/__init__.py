@@ -1,1 +1,1 @@
-"""How each kind of task reads its texts and scores an encoder."""
+"""Load each kind of task and score embeddings on it."""

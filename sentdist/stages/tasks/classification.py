@@ -1,4 +1,4 @@
-"""How labelled texts score an encoder: by a linear classifier on its embeddings."""
+"""Score embeddings of labelled texts by a linear classifier, or by their clusters."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from sentdist.data.labels import Labelled
-from sentdist.data.task_texts import TaskTexts
-from sentdist.errors import DataError, brief
-from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, split_classified, split_rows
-from sentdist.evaluation.lexical import Lexical
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
-from sentdist.plan.task_kinds import ClassificationTask
+from sentdist.data.checked_rows import Labelled
+from sentdist.data.leaks import TaskTexts
+from sentdist.errors import DataError, brief, counted
+from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, score_clusters, split_classified, split_rows
+from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_dev, senteval_split
+from sentdist.evaluation.nearest import Lexical
+from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.scores.scorer import Scorer
-from sentdist.stages.tasks.labelled_rows import labelled_rows
-from sentdist.stages.tasks.loaded_task import TaskScore, no_word_score
+from sentdist.stages.tasks.loaded_task import TaskScore, labelled_rows, no_word_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class LoadedClassification:
                 num_folds=task.num_folds,
                 where=task.name,
             )
-            # Nothing is tested here, so there are no items to draw again.
+            # No test items to resample.
             return TaskScore(task=task.name, main=accuracy, measures={"accuracy": accuracy}, items=pa.table({"accuracy": [accuracy]}))
         if task.split is None:
             whole = senteval_cross_validated if task.classifier == "senteval" else cross_validated
@@ -76,7 +75,7 @@ class LoadedClassification:
 
 
 def load_classification(task: ClassificationTask, root: Path | None) -> LoadedClassification:
-    """Read the rows that a task fits and tests; DataError as `read_labelled`, `split_rows` and `check_folds` say."""
+    """Read the rows that a task fits and tests on; raise DataError as `read_labelled`, `split_rows` and `check_folds`."""
     splits = None if task.split is None else ("train", task.split, *([task.dev] if task.dev else []))
     rows = labelled_rows(task, task.columns, splits, root)
     if len(set(rows.labels)) < 2:
@@ -89,7 +88,7 @@ def load_classification(task: ClassificationTask, root: Path | None) -> LoadedCl
 
 
 def _check_parts(task: ClassificationTask, rows: Labelled) -> None:
-    """What fitting would find when the encoder is there: DataError as `check_folds` and `split_rows` say."""
+    """Raise DataError as `check_folds` and `split_rows`, before an encoder is needed."""
     gold = np.asarray(rows.labels, dtype=np.str_)
     if task.split is None:
         check_folds(gold, task.num_folds, nested=True, where=task.name)
@@ -98,3 +97,38 @@ def _check_parts(task: ClassificationTask, rows: Labelled) -> None:
     split_rows(gold, train=train, test=rows.rows_of(task.split), dev=dev, where=task.name)
     if dev is None:
         check_folds(gold[train], task.num_folds, nested=False, where=task.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedClustering:
+    """Labelled texts; the main score is the V-measure of their clusters."""
+
+    task: ClusteringTask
+    rows: Labelled
+
+    @property
+    def sentences(self) -> Sequence[str]:
+        return self.rows.texts[0]
+
+    def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
+        found = score_clusters(embeddings_SD, self.rows.labels, num_runs=self.task.num_runs, where=self.task.name)
+        items = pa.table({"label": list(self.rows.labels), "cluster": found.clusters})
+        return TaskScore(task=self.task.name, main=found.v_measure, measures={"v_measure": found.v_measure}, items=items)
+
+    def score_words(self, kind: Lexical) -> TaskScore:
+        raise no_word_score(self.task.name, kind)
+
+    def texts(self) -> TaskTexts:
+        return TaskTexts(name=self.task.name, sentences=tuple((text,) for text in self.sentences), pairs=(), given_groups=self.rows.groups)
+
+
+def load_clustering(task: ClusteringTask, root: Path | None) -> LoadedClustering:
+    """Read the texts of a task; raise DataError as `read_labelled`, and for too few or too many labels."""
+    rows = labelled_rows(task, (task.text,), None if task.split is None else (task.split,), root)
+    num_labels, num_texts = len(set(rows.labels)), len(set(rows.texts[0]))
+    if not 2 <= num_labels < num_texts:
+        raise DataError(
+            where=task.source, found=f"{counted(num_labels, 'label')} for {counted(num_texts, 'different text')}",
+            expected="two labels or more, and more texts than labels", remedy="Name a label column that groups of texts share.",
+        )  # fmt: skip
+    return LoadedClustering(task=task, rows=rows)

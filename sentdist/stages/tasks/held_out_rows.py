@@ -1,4 +1,4 @@
-"""How the held-out rows of a person's own file become a task: graded pairs, triplets, or queries that look for their positives."""
+"""Load the held-out rows of a user file as a task: graded pairs, triplets, or queries with their positives."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from pathlib import Path
 
 import numpy as np
 
-from sentdist.data.sts_pairs import Pairs
+from sentdist.data.checked_rows import Pairs
 from sentdist.plan.specs import OwnRows, Task
 from sentdist.plan.task_kinds import ScoredTask, TripletTask
-from sentdist.stages.own_file import own_groups, own_queries, read_own
+from sentdist.stages.context import own_groups, own_queries, read_own
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
-from sentdist.stages.tasks.sts import LoadedSts
-from sentdist.stages.tasks.triplets import LoadedTriplets
+from sentdist.stages.tasks.sts import LoadedSts, LoadedTriplets
 
 
 def load_own_rows(task: ScoredTask, own: OwnRows, folders: Mapping[str, str], root: Path | None) -> LoadedTask:
-    """Read the rows of a task's side.
+    """Read the rows of a task's split.
 
     Raises:
-        DataError: a file that is not there, or has changed since it was planned with.
+        DataError: the file is missing, or has changed since planning.
         TypeError: a kind of task that held-out rows cannot be.
     """
     match task:
@@ -36,4 +35,4 @@ def load_own_rows(task: ScoredTask, own: OwnRows, folders: Mapping[str, str], ro
         case Task(kind="retrieval"):
             collection = own_queries(task.source, own, task.split, revision=task.revision, folders=folders, root=root)
             return LoadedRetrieval(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
-    raise TypeError(f"nobody said how held-out rows become a task of kind {task.kind}")
+    raise TypeError(f"held-out rows as a task of kind {task.kind} are not implemented")

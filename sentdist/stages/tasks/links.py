@@ -1,4 +1,4 @@
-"""How link prediction scores an encoder: where the true tail of a relation stands among held-out ones."""
+"""Score embeddings by link prediction: the rank of a triple's true tail among held-out ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from sentdist.data.leaks import TaskTexts
 from sentdist.data.relations import HeldOutTriples, held_out_relations
-from sentdist.data.task_texts import TaskTexts
-from sentdist.evaluation.lexical import Lexical, word_scores
-from sentdist.evaluation.link_prediction import LinkPrediction, rank_links, score_links
+from sentdist.evaluation.nearest import Lexical, word_scores
+from sentdist.evaluation.relational import LinkPrediction, rank_links, score_links
 from sentdist.plan.corpora.relations import LinkTask
-from sentdist.stages.corpora.relations import relation_sources
+from sentdist.stages.corpora import relation_sources
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
@@ -31,7 +31,7 @@ class LoadedLinks:
         return (*self.triples.heads, *self.triples.tails)
 
     def score(self, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
-        """Ranks by cos(h + r, t); r = 0 for relations that the encoder has no vector of."""
+        """Rank by cos(h + r, t); r = 0 for relations without a vector."""
         num_heads, triples = len(self.triples.heads), self.triples
         vectors = np.zeros((len(triples.names), embeddings_SD.shape[1]))
         known = dict(zip(scorer.relations.names, scorer.relations.vectors, strict=True))
@@ -70,7 +70,7 @@ class LoadedLinks:
         return TaskTexts.of_pairs(self.task.name, zip(triples.heads, (triples.tails[place] for place in triples.tail), strict=True))
 
     def _task_score(self, found: LinkPrediction) -> TaskScore:
-        """Every measure of every relation, and of all, as `relation.measure` × 100; an item a triple, with the rank of its tail."""
+        """Each measure of each relation, and of all, as `relation.measure` × 100; one item per triple, with the rank of its tail."""
         measures: dict[str, float | None] = {}
         for score in found.scores:
             measures |= {f"{score.name}.mrr": score.mrr, **{f"{score.name}.hits@{most}": value for most, value in score.hits.items()}}
@@ -80,6 +80,6 @@ class LoadedLinks:
 
 
 def load_links(task: LinkTask, root: Path | None) -> LoadedLinks:
-    """Read the held-out triples of a task; DataError as `held_out_relations` says."""
+    """Read the held-out triples of a task; raise DataError as `held_out_relations`."""
     sources = relation_sources(task.relations, root)
     return LoadedLinks(task=task, triples=held_out_relations(sources, held_out=task.held_out, part="test", seed=task.seed))

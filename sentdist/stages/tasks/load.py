@@ -1,4 +1,4 @@
-"""From a task of the plan to its data in memory."""
+"""Load the data of a planned task into memory."""
 
 from __future__ import annotations
 
@@ -8,16 +8,23 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from sentdist.data.sources.hub import check_pinned
 from sentdist.data.sources.mirror import data_folder
-from sentdist.data.sources.pinned import check_pinned
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
+MODULES = {  # of kinds that share one
+    **dict.fromkeys(("geometry", "pairs", "triplets"), "sts"),
+    "clustering": "classification",
+    **dict.fromkeys(("forums", "reranking"), "retrieval"),
+}
+
 
 def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str] = MappingProxyType({})) -> LoadedTask:
-    """Read a task's data; DataError as its reader says, and for content that has changed since it was planned with.
+    """Read a task's data; raise DataError as its reader, and for content that has changed since planning.
 
-    folders: of the run, where files given by path lie.
+    Args:
+        folders: Revision -> folder, of files given by path.
     """
     root = data_folder(data_root)
     if (own := own_rows_of(task)) is not None:
@@ -30,6 +37,7 @@ def load_task(task: ScoredTask, data_root: str | None, folders: Mapping[str, str
 
 
 def loader_of(kind: str) -> Callable[[Any, Path | None], LoadedTask]:
-    """`load_KIND` of the module KIND beside this one, imported when it is asked for: some kinds fit classifiers, whose library is slow."""
-    loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{kind}"), f"load_{kind}")
+    """Return `load_KIND` of the module that scores a kind, imported on demand: the library of classifiers is slow to import."""
+    module = MODULES.get(kind, kind)
+    loader: Callable[[Any, Path | None], LoadedTask] = getattr(importlib.import_module(f"sentdist.stages.tasks.{module}"), f"load_{kind}")
     return loader

@@ -20,11 +20,10 @@ from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Train
 from sentdist.plan.unroll import Plan
-from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
+from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_here import file_bank
 from tests.parity.wiring.declared import Rows
 from tests.parity.wiring.reference_training import Run
 from tests.support.graded_data import NLI, write_graded

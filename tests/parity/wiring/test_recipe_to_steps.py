@@ -16,13 +16,13 @@ from torch import Tensor
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.learning.bank import FileBank
 from sentdist.learning.checkpoint import DevScore
-from sentdist.learning.encoder.batch import TokenBatch
-from sentdist.learning.encoder.regularizers import Dropout
+from sentdist.learning.encoder.pooling import Dropout
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.plan.stage import Json, topological
 from sentdist.plan.stages import Scores
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.scores.build import build_scores
 from sentdist.stages.train import TrainSession

@@ -13,27 +13,21 @@ import huggingface_hub
 import numpy as np
 import pytest
 import requests
-import torch
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, most_tokens, named_prompts
-from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.relation_file import Relations, has_relations, write_relations
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.specs import EncoderUse
 from sentdist.plan.stages import Train
-from sentdist.poolings import POOLINGS
 from sentdist.report import encoder_card
-from sentdist.stages.overlaps import build_overlaps
 from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.text_stages import build_overlaps
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
-from tests.support.tiny_encoders import SENTENCES, normalized_encoder
+from tests.support.tiny_encoders import SENTENCES
 
 WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("house", "garden", "street")
 
@@ -169,57 +163,7 @@ def _by_sentence_transformers(folder: Path) -> np.ndarray:
     return np.asarray(SentenceTransformer(str(folder), device="cpu").encode(list(SENTENCES)))
 
 
-def test_what_was_trained_is_copied_with_its_card_and_relations(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    trained = tmp_path / "trained"
-    encoder = SentenceEncoder.load(tiny_encoder_dir)
-    torch.nn.init.normal_(next(encoder.model.parameters()), std=0.3)
-    encoder.save(trained, card=EncoderCard(base_model="tiny", objective="relational"))
-    write_relations(trained, Relations(names=("twin",), vectors=np.ones((1, 32), dtype=np.float32)))
-    (trained / "record.json").write_text(json.dumps({"key": "abc"}))
-    assert _call("export", trained, "--to", tmp_path / "out").exit_code == 0
-    np.testing.assert_allclose(_by_sentence_transformers(tmp_path / "out"), encode(encoder.eval(), SENTENCES), atol=2e-6)
-    assert "relational" in (tmp_path / "out" / "README.md").read_text()
-    assert has_relations(tmp_path / "out")
-    assert not (tmp_path / "out" / "record.json").exists()
-
-
 # What sentence-transformers 5 takes; at another key it fails. Of the flags text-embeddings-inference reads those of cls and mean.
-FLAGS = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
-
-
-BEFORE_6 = {
-    "Pooling": {"word_embedding_dimension", "include_prompt", *(f"pooling_mode_{flag}" for flag in FLAGS)},
-    "WeightedLayerPooling": {"word_embedding_dimension", "layer_start", "num_hidden_layers"},
-    "Dense": {"in_features", "out_features", "bias", "activation_function"},
-    "Normalize": set(),
-}
-
-
-@pytest.mark.parametrize("pooling", ["cls_mlp", "last_token"])
-def test_an_export_has_the_layout_that_older_versions_and_servers_read(pooling: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentence_transformers import SentenceTransformer
-
-    encoder = SentenceEncoder.load(normalized_encoder(tiny_encoder_dir, tmp_path / "base"), pooling=pooling, max_length=20).eval()
-    encoder.save(tmp_path / "trained", card=EncoderCard(base_model="tiny", objective="info_nce"))
-    SentenceTransformer(str(tmp_path / "trained"), device="cpu").save(str(tmp_path / "saved_by_6"))
-    for name in ("trained", "saved_by_6"):
-        out = tmp_path / f"{name}_out"
-        assert _call("export", tmp_path / name, "--to", out).exit_code == 0
-        first, *others = json.loads((out / "modules.json").read_text())
-        assert first["type"] == "sentence_transformers.models.Transformer"
-        for module in others:
-            package, _, kind = module["type"].rpartition(".")
-            config = json.loads((out / module["path"] / "config.json").read_text())
-            assert package == "sentence_transformers.models" and config.keys() <= BEFORE_6[kind]
-            if kind == "Pooling":
-                modes = [config[f"pooling_mode_{flag}"] for flag in ("cls_token", "mean_tokens", "lasttoken")]
-                assert modes == [POOLINGS[pooling].reduction.mode == mode for mode in ("cls", "mean", "lasttoken")]
-                assert config["word_embedding_dimension"] == 32
-        assert json.loads((out / "sentence_bert_config.json").read_text()) == {"do_lower_case": False, "max_seq_length": 20}
-        tokenizer = json.loads((out / "tokenizer_config.json").read_text())
-        assert (tokenizer["tokenizer_class"], tokenizer["model_max_length"]) == ("PreTrainedTokenizerFast", 20)
-        ours = encode(encoder, SENTENCES)
-        np.testing.assert_allclose(_by_sentence_transformers(out), ours / np.linalg.norm(ours, axis=1, keepdims=True), atol=2e-6)
 
 
 PROMPTS = {"prompts": {"query": "two birds ", "document": "a garden "}, "default_prompt_name": "query"}
@@ -248,7 +192,7 @@ def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, tmp_path:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     (tmp_path / "precious").touch()
     for encoder, *options, words in (
-        (tiny_encoder_dir, "--to", tmp_path, "there already"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no folder for it"),
+        (tiny_encoder_dir, "--to", tmp_path, "an existing file"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no parent folder"),
         (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "gguf", "one of sentence-transformers, onnx"),
         (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "onnx", "pip install 'sentdist[onnx]'"),
         ("./nowhere", "--to", tmp_path / "new", "no such folder"),

@@ -14,12 +14,13 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist.cli import app, own_data
+from sentdist.cli import app
+from sentdist.cli import train as own_data
 from sentdist.errors import RecipeError
+from sentdist.execution.build_recipe import LocalBackend
 from sentdist.execution.tuning import Tuning
-from sentdist.execution.workplaces import ThisProcess
 from sentdist.plan.recipe import load_recipe
-from sentdist.stages.planning.own_request import place_of, split_commit
+from sentdist.stages.planning.planned import place_of, split_commit
 from tests.support.tiny_encoders import declares_cls
 
 ROOT = Path(__file__).parents[3]
@@ -69,7 +70,7 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     assert re.search(r"75 rows: \d+ train, \d dev, \d test, in \d+ groups; the largest group has \d+ rows?", found.output), found.output
     table = found.output.partition("main score")[2]
     assert all(row in table for row in ("retrieval-pairs-csv-test", "Untouched encoder", "Shared words", "Contrastive"))
-    reported, first = found.output.find("MLflow is left out: MLFLOW_TRACKING_URI"), found.output.find("stages to build")
+    reported, first = found.output.find("MLflow is not used: MLFLOW_TRACKING_URI"), found.output.find("stages to build")
     assert 0 <= reported < first, "before anything is built, and no failure"
     encoder = re.search(r"^Encoder: (.+)$", found.output, re.MULTILINE)
     assert encoder is not None and (Path(encoder[1]) / "modules.json").is_file()
@@ -141,9 +142,9 @@ def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str,
     def stopped(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ThisProcess, moment, stopped)
+    monkeypatch.setattr(LocalBackend, moment, stopped)
     found = call(words)
-    assert found.exit_code == 130 and "the same command goes on from here" in found.output
+    assert found.exit_code == 130 and "the same command continues from here" in found.output
     assert len(list((tmp_path / ".sentdist/tuned/tune-mine").glob("encoder-*"))) == (moment == "search"), found.output
 
 
@@ -151,7 +152,7 @@ MISTAKES = [
     (["--budget", "soon"], "30m, 2h"), (["--budget", "5s"], "expected a minute or more"), (["--methods", "ranking"], '"ranking" is not one of'),
     (["--shape", "lists"], "expected one of pairs, triplets"), (["--columns", "a,b"], "columns a, b"),
     (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"), (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
-    (["--encoder", "minilm"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Say --name bad_name."), (["--max-length", "100000"], "takes 40 tokens"),
+    (["--encoder", "minilm"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Use --name bad_name."), (["--max-length", "100000"], "most 40 tokens"),
     (["--encoding", "klingon"], "found 'klingon'"),
 ]  # fmt: skip
 
@@ -174,7 +175,7 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
     assert other.exit_code == 2 and "--name" in other.output and recipe.read_text() == before
     assert call([words[0], "b/mine.csv", *words[2:], "--name", "second"]).exit_code == 0
     recipe.write_text("mine: 1\n")
-    assert "something that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
+    assert "a file that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
 
 
 def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
@@ -198,7 +199,7 @@ def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
                 str(tmp_path / "cls"),
             ]
         )
-        assert found.exit_code == 0 and f"\n{75 + number} rows" in found.output and "Looking through mine.csv" in found.stderr, found.output
+        assert found.exit_code == 0 and f"\n{75 + number} rows" in found.output and "Searching mine.csv" in found.stderr, found.output
         recipe = load_recipe(tmp_path / f"here{number}/search.yaml")
         corpus: Any = recipe.corpus
         assert (corpus.header, corpus.shape, list(corpus.columns)) == (
@@ -285,8 +286,8 @@ def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Pa
 UNREADABLE = [
     ("own", "own=FILE"), ("own=faq.csv@dev", "expected test rows"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
     ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("own=unknown.csv", "own=RECIPE.yaml"), ("retrieval=faq.csv", "as own=faq.csv"),
-    ("sts=faq.csv,stsb", "Score it in a command of its own"), ("faq.csv", "is named with its kind: sts=faq.csv"),
-    ("scifact.zip", "is named with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
+    ("sts=faq.csv,stsb", "in a separate command"), ("faq.csv", "with its kind: sts=faq.csv"),
+    ("scifact.zip", "with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
     ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
 ]  # fmt: skip
 

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sentdist.cli import live, printing
-from sentdist.cli.building import job_command
+from sentdist.cli import printing
+from sentdist.cli import summary as live
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
 from sentdist.cli.printing import sentence_progress
-from sentdist.cli.terminal_page import terminal_page
+from sentdist.cli.recipes import job_command
+from sentdist.cli.summary import terminal_page
 from sentdist.errors import DataError, StoreError
 from sentdist.execution.board.events import StageEvent
-from sentdist.execution.progress import SweepProgress
+from sentdist.execution.plan_facts import SweepProgress
 from sentdist.inference.opening import IN_A_JOB, store_root
 
 
@@ -159,5 +160,5 @@ def test_a_job_takes_no_store_in_the_folder_that_ray_throws_away(monkeypatch: py
     monkeypatch.setenv(IN_A_JOB, "{}")
     for kept in ("/shared/store", "s3://bucket/store", "~/store"):
         assert store_root(kept) == kept
-    with pytest.raises(StoreError, match="Ray throws away"):
+    with pytest.raises(StoreError, match="Ray deletes"):
         store_root("results")

@@ -22,15 +22,18 @@ from sentdist import cli
 from sentdist.cli import app
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
-from sentdist.execution import health, stop_sweeps
+from sentdist.execution import health
 from sentdist.execution.banks import owner
-from sentdist.execution.cluster import connection, leaving
+from sentdist.execution.board import client as stop_sweeps
+from sentdist.execution.cluster import connection
+from sentdist.execution.cluster import nodes as leaving
 from sentdist.report import paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import mlflow_tracker, rebuild
+from sentdist.tracking import mlflow_tracker
+from sentdist.tracking import search_runs as rebuild
 from tests.support.planning import RECIPES
 
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -67,24 +70,24 @@ PROMPTS = "--prompt sp: --query-prompt qp: --document-prompt dp:"
 SAME = SimpleNamespace(stage=SimpleNamespace(key="same"), notes=(), prompts=())
 LOADED = SimpleNamespace(with_prompt=lambda text: SimpleNamespace(query_prompt=text))
 SHARED, LOAD = "sentdist.execution.parallel.sharing:shared_out", "sentdist.inference.ready_encoder:LoadedEncoder.load"
-REQUEST, SCORES = "sentdist.stages.planning.own_request:own_request", "sentdist.inference.planned_scores:PlannedScores.of"
+REQUEST, SCORES = "sentdist.stages.planning.planned:own_request", "sentdist.inference.planned_scores:PlannedScores.of"
 
 REACHES = [
     Reach(f"plan {ON_RECIPE}", {PLANNED: END}, OF_RECIPE),
     Reach(f"run {ON_RECIPE}", {PLANNED: END}, OF_RECIPE),
     Reach(f"sweep {ON_RECIPE}", {PLANNED: END}, OF_RECIPE),
-    Reach(f"run {DEMO} --local --store TMP", {"sentdist.cli.building:carry_out": END}, {"--local": ("local", True)}),
-    Reach(f"sweep {DEMO} --local --store TMP", {"sentdist.cli.building:carry_out": END}, {"--local": ("local", True)}),
+    Reach(f"run {DEMO} --local --store TMP", {"sentdist.cli.recipes:carry_out": END}, {"--local": ("local", True)}),
+    Reach(f"sweep {DEMO} --local --store TMP", {"sentdist.cli.recipes:carry_out": END}, {"--local": ("local", True)}),
     Reach(f"leaks {ON_RECIPE}", {"sentdist.stages.planning.planned:planned": END}, OF_RECIPE | {"--set": ("overrides", ["seeds=[7]"])}),
     Reach(f"submit {ON_RECIPE}", {"sentdist.execution.jobs:use_servers_of": None, "sentdist.execution.jobs:submit_sweep": END},
           {"--set": ("1.0", f"rayjobs.sweep {DEMO} --set 'seeds=[7]'"), "--store": ("SENTDIST_STORE", "TMP/store"), "--data": ("SENTDIST_DATA", "TMP")}),
-    Reach(f"train {ON_FILE} --store here", {REQUEST: None, "sentdist.api.training:trained_here": END},
+    Reach(f"train {ON_FILE} --store here", {REQUEST: None, "sentdist.api.recipes:trained_here": END},
           OF_FILE | {"--out": ("out", Path("here")), "--store": ("store", "here")}),
     Reach(f"tune {ON_FILE} --budget 30m --trials 3 --methods contrastive,rcl --name mine --local",
-          {REQUEST: SimpleNamespace(asked=SimpleNamespace(recipe_name="mine", file="f")), "sentdist.cli.tune:_check_folder": None,
+          {REQUEST: SimpleNamespace(asked=SimpleNamespace(recipe_name="mine", file="f")), "sentdist.cli.train:_check_folder": None,
            "sentdist.execution.tuning:Tuning": END},
           OF_FILE | {"--budget": ("hours", 0.5), "--trials": ("trials", 3), "--methods": ("methods", ["contrastive", "rcl"]), "--name": ("name", "mine"),
-                     "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "ThisProcess")}),
+                     "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "LocalBackend")}),
     Reach(f"evaluate o/one --tasks stsb,scenes-faq {USED} {PROMPTS} {OVER_WORKERS} --data TMP --store TMP/store", {SCORES: END},
           OF_USE | OF_WORKERS | {"--tasks": ("0.1", ["stsb", "scenes-faq"]), "--prompt": ("prompts.sentence", "sp:"), "--data": ("data", Path("TMP")),
                                  "--query-prompt": ("prompts.query", "qp:"), "--document-prompt": ("prompts.document", "dp:")}),
@@ -102,7 +105,7 @@ REACHES = [
     Reach(f"encode ENCODER FILE --column one --out out.npy {OVER_WORKERS}", {SHARED: END}, OF_WORKERS),
     Reach(f"encode o/one FILE --column one --id two --normalize --prompt sp: --dtype float16 --out out.parquet {USED}",
           {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), LOAD: LOADED, SHARED: nullcontext(None),
-           "sentdist.inference.encode_file:encode_file": END},
+           "sentdist.inference.ready_encoder:encode_file": END},
           OF_USE | {"--column": ("3.1.columns", ("one",)),
            "--id": ("3.1.id_column", "two"), "--normalize": ("normalize", True), "--prompt": ("prompt", "sp:"), "--dtype": ("dtype", "float16"),
            "--out": ("3.2", Path("out.parquet"))}),
@@ -112,7 +115,7 @@ REACHES = [
     Reach(f"search o/one --queries FILE --query-column two --corpus FILE --column one --id two --show two -k 3 --relation a=2 --query-prompt qp: --document-prompt dp: {USED}",
           {"sentdist.cli.nearest:find_checkpoint": Path("ENCODER"), SHARED: nullcontext(None), LOAD: LOADED,
            "sentdist.inference.nearest:SearchedFiles.check": None, "sentdist.inference.nearest:embed_queries": SimpleNamespace(vectors=None),
-           "sentdist.inference.same_encoder:SameEncoder.of": None, "sentdist.inference.nearest:CorpusSearch": END},
+           "sentdist.inference.nearest:SameEncoder.of": None, "sentdist.inference.nearest:CorpusSearch": END},
           OF_USE | {"--corpus": ("texts.path", Path("FILE")),
            "--column": ("texts.columns", ("one",)), "--id": ("texts.id_column", "two"), "--show": ("texts.shown", ("two",)), "-k": ("depth", 3), "--relation": ("4.2.a", 2.0),
            "--queries": ("4.1.0", "the dog runs"), "--query-column": ("4.1.1", "birds"), "--query-prompt": ("query_prompt", "qp:"),
@@ -123,18 +126,18 @@ REACHES = [
           OF_USE | {"--column": ("3.0.columns", ("one", "two")),
            "--relation": ("2.1.a", 2.0), "--directions": ("directions", "one"), "--prompt": ("1.0.prompt", "sp:"), "--out": ("4.2", Path("out.csv"))}),
     Reach(f"export o/one --to new --revision {COMMIT} --pooling cls",
-          {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.cli.encoders:export_encoder": END},
+          {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.api.encoders:export_encoder": END},
           {"--to": ("1.1", Path("new")), "--revision": ("1.0.revision", COMMIT), "--pooling": ("1.0.pooling", "cls")}),
-    Reach("stop --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.stop_sweeps:stop_sweeps": END}, {"--all": ("1.0", None)}),
-    Reach("leave --within 30 --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.cluster.leaving:leave": END},
+    Reach("stop --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
+    Reach("leave --within 30 --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.cluster.nodes:leave": END},
           {"--within": ("within_s", 30.0), "--all": ("everywhere", True)}),
-    Reach("track --rebuild mine --uri http://h:1 --store TMP", {"sentdist.tracking.rebuild:rebuild": END}, {"--rebuild": ("0.2", "mine"), "--uri": ("0.1", "http://h:1")}),
+    Reach("track --rebuild mine --uri http://h:1 --store TMP", {"sentdist.tracking.search_runs:rebuild": END}, {"--rebuild": ("0.2", "mine"), "--uri": ("0.1", "http://h:1")}),
     Reach("report --paper rcl --store TMP --out here", {"sentdist.report.paper_page:report_paper": END}, {"--paper": ("0.1", "rcl")}),
     Reach("serve models:/m@best --port 7 --uri http://h:1",
-          {"sentdist.services.ports:Port.need": None, "sentdist.execution.sigterm:end_on_sigterm": None, "sentdist.tracking.served_model:verified_copy": END},
+          {"sentdist.services.processes:Port.need": None, "sentdist.machine:end_on_sigterm": None, "sentdist.tracking.registry:verified_copy": END},
           {"--port": ("0.number", 7), "--uri": ("2.1", "http://h:1")}),
     Reach("doctor --store TMP/store --data TMP", {"sentdist.execution.health:examine": END}, {"--data": ("0.1", Path("TMP"))}),
-    Reach("pin o/one --revision main", {"sentdist.inference.hub:commit_of": END}, {"--revision": ("revision", "main")}),
+    Reach("pin o/one --revision main", {"sentdist.inference.export:commit_of": END}, {"--revision": ("revision", "main")}),
     Reach("up --ray-port 7001 --dashboard-port 7002 --mlflow-port 7003 --cpus 2 --gpus 0 --object-store-bytes 90000000 --metrics",
           {"sentdist.services.state:state_of": SimpleNamespace(), "sentdist.services.servers:up": END},
           {"--ray-port": ("asked.ray", 7001), "--dashboard-port": ("asked.dashboard", 7002), "--mlflow-port": ("asked.mlflow", 7003), "--cpus": ("cpus", 2),
@@ -246,7 +249,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls]) -> None:
     reported = listen(stop_sweeps, "stop_sweeps", [stop_sweeps.StoppedSweep(sweep="demo", num_ended=2)])
-    assert "demo: stopped, and with it 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
+    assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
     left = listen(leaving, "leave", ["10.0.0.1", "10.0.0.2"])
     assert "2 hosts to go within 60 s: 10.0.0.1, 10.0.0.2." in _call("leave").output
     assert left.pop() == ((), {"within_s": 60.0, "everywhere": False})

@@ -11,7 +11,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store.store import RECORD, ArtifactStore
@@ -46,18 +45,9 @@ def _data(store: ArtifactStore, stage: Stage) -> Path:
     return Path(store.base) / stage.place / "data.bin"
 
 
-def test_a_kind_is_listed_alone_and_one_that_there_is_not_is_refused(call: Callable[..., Result]) -> None:
-    assert [line.split()[-1] for line in call("list").output.splitlines()] == sorted([CORPUS.place, TRAIN.place])
-    assert [line.split()[-1] for line in call("list", "train").output.splitlines()] == [TRAIN.place]
-    for command in ("list", "check"):
-        done = call(command, "trains")
-        assert done.exit_code == 2 and "Did you mean" in done.output
-    assert f'Did you mean "{TRAIN.place}"?' in call("show", f"{TRAIN.place[:-1]}_").output
-
-
 def test_one_damaged_artifact_among_others_ends_a_check_with_1(call: Callable[..., Result], store: ArtifactStore) -> None:
     whole = call("check")
-    assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "older" not in whole.output
+    assert whole.exit_code == 0 and "2 artifacts, 20 " in whole.output and "0 damaged." in whole.output and "without" not in whole.output
     _data(store, TRAIN).write_bytes(b"0123456780")
     done = call("check")
     assert done.exit_code == 1 and done.stdout.splitlines()[0].startswith(f"{TRAIN.place}: ") and "2 artifacts" in done.output
@@ -96,19 +86,3 @@ def test_what_nobody_has_touched_for_some_hours_is_collected_unless_it_is_only_a
         *[CORPUS.place] * number,
         f"{number} orphan{'' if number == 1 else 's'} {'found' if '--dry-run' in words else 'removed'}.",
     ]
-
-
-def test_generated_sources_are_called_so_and_their_folders_names_are_known(tmp_path: Path) -> None:
-    """`store list` said embedded-…, where reports and MLflow said generated-…: places keep the older word."""
-    assert isinstance(CORPUS, RowsCorpus)
-    corpus = CORPUS.model_copy(update={"source": "generated/nli"})
-    store = ArtifactStore(tmp_path / "generated")
-    with store.staged() as folder:
-        (folder / "data.bin").write_bytes(b"0")
-        store.commit(corpus, folder, seconds=1.0, runtime={}, environment={}, results={})
-    shown = corpus.place.replace("embedded-", "generated-")
-    assert shown != corpus.place
-    done = CliRunner().invoke(app, ["store", "list", "--store", store.root])
-    assert done.output.split()[-1] == shown
-    for name in (shown, corpus.place, shown[:20], shown.partition("/")[2], corpus.key[:8]):
-        assert store.find(name).key == corpus.key, name

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentdist.data import sampler
-from sentdist.data.build_corpus import CorpusFacts, build_corpus, first_of_each_row, number_by_appearance, same_strings
-from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.sampler import epoch_batches
-from sentdist.data.seeded_order import shuffled
+from sentdist.data.corpus import CorpusFacts, OpenedCorpus, build_corpus, first_of_each_row, number_by_appearance, same_strings
+from sentdist.data.sampler import epoch_batches, shuffled
 from sentdist.errors import DataError
 
 PAIRS = ("one", "two")
@@ -42,17 +38,6 @@ def test_ids_follow_the_first_appearance_row_by_row(tmp_path: Path) -> None:
     )
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(rows=st.lists(st.tuples(*[st.text("ab é", min_size=1, max_size=3).filter(str.strip)] * 3), min_size=1, max_size=30))
-def test_every_row_comes_back(tmp_path: Path, rows: list[tuple[str, str, str]]) -> None:
-    facts = build_corpus(_table(rows, ("x", "y", "z")), columns=("x", "y", "z"), folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert _rows_of(corpus) == list(dict.fromkeys(rows))
-    unique = list(dict.fromkeys(sentence for row in rows for sentence in row))
-    assert corpus.sentences(np.arange(corpus.num_sentences)) == unique
-    assert facts.num_dropped_duplicates == len(rows) - len(set(rows))
-
-
 def test_a_limit_keeps_distinct_rows_in_order_and_reversed_rows_repeat_none(tmp_path: Path) -> None:
     build_corpus(_table([("a", "b"), ("b", "a"), ("c", "d")]), columns=PAIRS, folder=tmp_path / "reversed", add_reversed=True)
     assert _rows_of(OpenedCorpus.open(tmp_path / "reversed")) == [("a", "b"), ("b", "a"), ("c", "d"), ("d", "c")]
@@ -67,14 +52,6 @@ def test_a_limit_keeps_distinct_rows_in_order_and_reversed_rows_repeat_none(tmp_
     assert _rows_of(OpenedCorpus.open(tmp_path / "again")) == kept
     build_corpus(everything, columns=PAIRS, folder=tmp_path / "other", limit=20, seed=4)
     assert _rows_of(OpenedCorpus.open(tmp_path / "other")) != kept
-
-
-def test_rows_that_differ_in_a_value_are_not_the_same(tmp_path: Path) -> None:
-    rows = _table([("a", "b"), ("a", "b"), ("a", "b"), ("c", "d")]).append_column("label", pa.array([1.0, 2.0, 1.0, 0.0], pa.float32()))
-    facts = build_corpus(rows, columns=PAIRS, values=("label",), folder=tmp_path)
-    corpus = OpenedCorpus.open(tmp_path)
-    assert _rows_of(corpus) == [("a", "b"), ("a", "b"), ("c", "d")] and facts.num_dropped_duplicates == 1
-    assert corpus.labels is not None and corpus.labels.tolist() == [1.0, 2.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -144,18 +121,6 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
     assert draw(0, 0) != draw(0, 1) != draw(1, 1)
     # Written down, because a changed order changes every trained encoder: it must come with a new revision of the Train stage.
     assert shuffled(10, seed=0, stream="epoch 0").tolist() == GOLDEN_ORDER
-
-
-@pytest.mark.parametrize("block_rows", [sampler.BLOCK_ROWS, 3, 1])
-def test_rows_that_share_sentences_come_in_the_same_order_in_any_blocks(block_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First who waits, in turn by the sentence that they wait behind, then fresh rows, then who waits once more."""
-    monkeypatch.setattr(sampler, "BLOCK_ROWS", block_rows)
-    few, many = np.arange(24), np.arange(2000)
-    found = epoch_batches(np.stack([few * 7 % 9, 9 + few * 5 % 11]), batch_size=4, seed=0, epoch=1, unique_sentences=True)
-    assert found.tolist() == [[15, 0, 1, 17], [18, 21, 14, 11], [10, 8, 6, 22], [19, 13, 3, 16], [9, 23, 4, 7]]
-    ids = np.stack([many * 7919 % 30, 30 + many * 104729 % 60])
-    found = epoch_batches(ids, batch_size=8, seed=0, epoch=0, unique_sentences=True)
-    assert found.shape == (249, 8) and hashlib.sha256(found.astype("<i8").tobytes()).hexdigest()[:12] == "f37eca385414"
 
 
 def test_too_few_rows_and_no_batch_at_all() -> None:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import io
 import json
+import os
+import pickle
+import time
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.own.file_format import own_table
+from sentdist.data import generated as corpora
+from sentdist.data.own.files import own_table
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import separated
-from sentdist.data.sources.files import file_facts, read_file, read_lines, read_objects, read_text_table
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.file_facts import recall
+from sentdist.data.sources.files import GENERATED_SOURCES, file_facts, read_file, read_lines, read_objects, read_text_table
+from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.data.sources.separated import FileFormat, recognised
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
+from sentdist.files import TABLES
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.table_files import TABLES
 
 LINES = """{"title": "a", "id": "2020-01-01", "with": ["2020-01-01", "2021-06-30 10:00:00"], "about": {"day": "2020-01-01", "views": 3}}
 {"title": "b", "id": "2020-01-02", "with": [], "about": {"day": "2020-01-02", "views": 4}}
@@ -84,7 +92,7 @@ def test_an_array_a_row_is_read_as_columns(tmp_path: Path) -> None:
         ("rows.json", '[["a", "b"], ["c"]]', "list 2: found 1 value; expected 2"),
         ("rows.jsonl", '["a", "b"]\n{"c": "d"}\n', "line 2: .*expected a JSON object"),
         ("rows.jsonl", '{"c": "d"}\n["a", "b"]\n', "line 2: .*or an array in each"),
-        ("rows.jsonl", '"a sentence"\n', "a file .txt with a sentence a line"),
+        ("rows.jsonl", '"a sentence"\n', "a .txt file"),
     ],
 )
 def test_rows_of_other_lengths_or_kinds_are_refused(name: str, text: str, said: str, tmp_path: Path) -> None:
@@ -130,7 +138,7 @@ def test_what_is_packed_is_read_as_what_is_plain(suffix: str, encoding: str, tmp
 def test_what_is_packed_and_not_called_so_is_reported(tmp_path: Path) -> None:
     (path := tmp_path / "faq.jsonl").write_bytes(gzip.compress(_text(".jsonl").encode()))
     for read in (lambda: recognised("faq", path, FileFormat(), ()), lambda: open_texts(str(path))):
-        with pytest.raises(DataError, match=r"found what gzip has packed; .* Call the file faq\.jsonl\.gz"):
+        with pytest.raises(DataError, match=r"a gzip file; .* Call the file faq\.jsonl\.gz"):
             read()
 
 
@@ -190,3 +198,123 @@ def test_a_zip_of_something_else_is_reported(tmp_path: Path) -> None:
         _zipped(tmp_path / "a.zip", parts)
         with pytest.raises(DataError, match=said):
             inspect_source("a.zip", data_root=tmp_path)
+
+
+TRIPLETS = {
+    "split": ["train", "train", "dev"],
+    "sent0": ["A man cooks.", "Two dogs run.", "It rains."],
+    "sent1": ["A person cooks.", "Animals run.", "The weather is wet."],
+    "hard_neg": ["Nobody cooks.", "Two dogs sleep.", "The sun shines."],
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "data" / "nli").mkdir(parents=True)
+    pq.write_table(pa.table(TRIPLETS), tmp_path / "data" / "nli" / "triplets.parquet")
+    return tmp_path / "data"
+
+
+def _made_long_ago(path: Path) -> None:
+    os.utime(path, (time.time() - 3600, time.time() - 3600))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "separator", "suffix"),
+    [("utf-8", ",", ".csv"), ("utf-16", "\t", ".tsv"), ("cp1252", ";", ".csv"), ("utf-8-sig", "|", ".tsv")],
+)
+def test_a_source_is_read_however_it_is_written(tmp_path: Path, encoding: str, separator: str, suffix: str) -> None:
+    rows = [{"sentence1": f"Ein Bär läuft {n}", "sentence2": f"So, so {n}", "score": str(n)} for n in range(5)]
+    lines = [list(rows[0]), *(list(row.values()) for row in rows)]
+    quote = '"' if separator == "," else ""
+    content = "".join(separator.join(f"{quote}{cell}{quote}" for cell in line) + "\n" for line in lines)
+    (tmp_path / f"some{suffix}").write_bytes(content.encode(encoding))
+    assert read_source("some", data_root=tmp_path).to_pylist() == rows
+    for _ in range(2):  # looked at, then remembered
+        facts = inspect_source("some", data_root=tmp_path)
+        assert facts.columns == tuple(rows[0])
+        assert (encoding in facts.note) == (encoding != "utf-8")
+        assert ("separated by" in facts.note) == (separator != {".csv": ",", ".tsv": "\t"}[suffix])
+        _made_long_ago(tmp_path / f"some{suffix}")
+        inspect_source("some", data_root=tmp_path)
+
+
+def test_facts_are_remembered_until_the_file_changes(root: Path) -> None:
+    path = root / "nli" / "triplets.parquet"
+    inspect_source("nli/triplets", data_root=root)
+    assert recall(path) is None  # written a moment ago: it may change again within one tick of the clock
+    _made_long_ago(path)
+    first = inspect_source("nli/triplets", data_root=root)
+    assert recall(path) is not None
+    pq.write_table(pa.table(TRIPLETS).slice(1), path)
+    assert recall(path) is None
+    assert inspect_source("nli/triplets", data_root=root).revision != first.revision
+
+
+def test_names_of_no_source_are_refused(root: Path) -> None:
+    (root / "pairs.xlsx").write_bytes(b"PK")
+    (root / "scifact.tgz").write_bytes(b"PK")
+    (root / "some.csv").write_text("one,two,one\na,b,c\n")
+    for name, said in (
+        ("pairs.xlsx", "Save it as CSV"), ("scifact.tgz", "Unpack it"), ("some", "several columns named 'one'"), ("nli/triplet", "Did you mean nli/triplets"),
+        ("triplets", "Did you mean nli/triplets"), ("../data/nli/triplets", "below the data root"), ("/etc/passwd", "below the data root"), ("", "below the data root"),
+    ):  # fmt: skip
+        with pytest.raises(DataError, match=said) as caught:
+            inspect_source(name, data_root=root)
+        assert pickle.loads(pickle.dumps(caught.value)).remedy == caught.value.remedy
+    (root / "nli" / "triplets.csv").write_text("sent0\nA.\n")
+    (root / "nul.jsonl").write_text('{"number": 1, "text": "one"}\n{"number": 2, "text": "t\\u0000wo"}\n')
+    for name, said in (("nli/triplets", "2 files"), ("nul", "text: found texts with NUL characters")):
+        with pytest.raises(DataError, match=said):
+            read_source(name, data_root=root)
+    assert inspect_source("nli/triplets.csv", data_root=root).num_rows == 1
+    for place, said in ((None, "SENTDIST_DATA"), (root / "absent", "no folder")):
+        with pytest.raises(DataError, match=said):
+            inspect_source("nli/triplets", data_root=place)
+
+
+def test_files_without_rows_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"sent0": pa.array([], pa.string())}), tmp_path / "nothing.parquet")
+    contents = {"none.parquet": b"", "none.csv": b"", "none.jsonl": b"", "header.csv": b"sent0,sent1\n"}
+    damaged = {f"bad{suffix}": b"one,two\n1,2,3\n\xff\xfe{" for suffix in (".parquet", ".csv", ".jsonl")}
+    for name, content in (contents | damaged).items():
+        (tmp_path / name).write_bytes(content)
+    for name in (*contents, *damaged, "nothing.parquet"):
+        with pytest.raises(
+            DataError, match="no rows" if name not in damaged else "cannot be read|3 fields instead of 2|line 1: found one,two"
+        ):
+            inspect_source(name, data_root=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [('"a ""b"""', 'a "b"'), ('"a"', '"a"'), ('he said "a"', 'he said "a"'), ('"a" and "b"', '"a" and "b"')]
+)
+def test_fields_that_pandas_has_quoted_in_a_tsv(tmp_path: Path, written: str, meant: str) -> None:
+    (tmp_path / "pairs.tsv").write_text(f"one\ttwo\n{written}\tother\n")
+    assert read_source("pairs", data_root=tmp_path)["one"].to_pylist() == [meant]
+
+
+# Whoever changes what is generated raises corpora.REVISION and writes the new digests here, in one commit.
+DIGESTS = {"generated/nli": "d90de154b9cadb8f", "generated/sts": "36eff3d87df0ee6c", "generated/faq": "33d5aaaa749e71ad"}
+
+
+def _digest(name: str) -> str:
+    rows = "\n".join("\t".join(str(cell) for cell in row.values()) for row in corpora.read(name).to_pylist())
+    return hashlib.sha256(rows.encode()).hexdigest()[:16]
+
+
+def test_a_revision_stands_for_one_content() -> None:
+    assert (corpora.REVISION, {name: _digest(name) for name in DIGESTS}) == ("helpdesk-1", DIGESTS)
+    assert tuple(corpora.GENERATED) == GENERATED_SOURCES
+
+
+def test_unknown_names_splits_and_columns() -> None:
+    for look in (inspect_source, read_source):
+        with pytest.raises(DataError, match='Did you mean "generated/nli"'):
+            look("generated/nly")
+        with pytest.raises(DataError, match="expected one of train, dev, test"):
+            look("generated/nli", split="valid")
+        with pytest.raises(DataError, match="sentence1 missing"):
+            look("generated/nli", columns=("sentence1",))
+    with pytest.raises(DataError, match="no split"):
+        read_retrieval("generated/faq", split="train")

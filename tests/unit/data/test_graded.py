@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.data.checked_rows import read_pairs
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
-from sentdist.data.sts_pairs import read_pairs
 from sentdist.errors import DataError
 
 SICK = {"low": 0.0, "high": 5.0, "source_range": (1.0, 5.0)}

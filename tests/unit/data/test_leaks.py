@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sentdist.data.leaks import LeakFinder, Leaks, TaskTexts
-from sentdist.data.near_duplicates import KnownTexts
-from sentdist.data.overlap import fold_text, pairs_seen
+from sentdist.data.leaks import KnownTexts, LeakFinder, Leaks, TaskTexts, fold_text, pairs_seen
 
 TEST = [
     ("A man plays a guitar.", "Somebody makes music."),  # as written

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from sentdist.data.augmentation import delete_words, replace_synonyms
+from sentdist.data.augmentation import delete_words, nltk_folder, replace_synonyms
 from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
-from sentdist.data.nltk_folder import nltk_folder
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}
@@ -23,11 +21,6 @@ def nli(*premises: tuple[str, str]) -> pa.Table:
     return pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
 
 
-def random_nli(num_premises: int, seed: int) -> pa.Table:
-    rng = np.random.default_rng(seed)
-    return nli(*((f"p{number}", "".join(rng.choice(list("enc"), rng.integers(1, 12)))) for number in range(num_premises)))
-
-
 def grouped(rows: pa.Table, num_positives: int = 3, num_negatives: int = 3, **settings: object) -> tuple[list[dict[str, str]], GroupFacts]:
     table, facts = group_by_premise(rows, num_positives=num_positives, num_negatives=num_negatives, **settings)  # type: ignore[arg-type]
     return table.to_pylist(), facts
@@ -35,57 +28,6 @@ def grouped(rows: pa.Table, num_positives: int = 3, num_negatives: int = 3, **se
 
 def cells(row: dict[str, str], role: str) -> list[str]:
     return [text for name, text in row.items() if name.startswith(role)]
-
-
-def test_a_premise_with_enough_keeps_its_own_in_their_order() -> None:
-    (row, _), facts = grouped(nli(("a", "eceecncn"), ("b", "eeeccc")))
-    assert row == {
-        "anchor": "a", "positive_1": "a e0", "positive_2": "a e2", "positive_3": "a e3",
-        "negative_1": "a c1", "negative_2": "a c4", "negative_3": "a c6",
-    }  # fmt: skip
-    assert (facts.num_groups, facts.num_whole, facts.num_filled_positives, facts.num_filled_negatives) == (2, 2, 0, 0)
-
-
-def test_own_come_first_then_copies_of_the_anchor_and_hypotheses_of_others() -> None:
-    rows, facts = grouped(nli(("a", "ec"), ("b", "eeccn"), ("c", "ccccc")))
-    assert [row["anchor"] for row in rows] == ["a", "b"]
-    assert cells(rows[0], "positive") == ["a e0", "a", "a"]
-    assert rows[0]["negative_1"] == "a c1"
-    assert {text[0] for text in cells(rows[0], "negative")[1:]} <= {"b", "c"}
-    assert facts == GroupFacts(
-        num_premises=3, num_left_out=1, num_groups=2, num_whole=0, num_filled_positives=3, num_augmented=0, num_unchanged=0, num_filled_negatives=3,
-        num_contradictory=0, with_entailments=(2, 1, 0, 0, 0), with_contradictions=(3, 2, 1, 1, 1), with_both=(2, 1, 0, 0, 0),
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_no_row_repeats_a_negative_or_takes_one_from_its_own_premise(seed: int) -> None:
-    table = random_nli(60, seed)
-    rows, _ = grouped(table, 4, 6, seed=seed)
-    texts = {(row["premise"], row["hypothesis"]): row["label"] for row in table.to_pylist()}
-    owners = {hypothesis: premise for premise, hypothesis in texts}
-    for row in rows:
-        negatives = cells(row, "negative")
-        assert len(set(negatives)) == len(negatives) == 6
-        own = [text for text in negatives if owners[text] == row["anchor"]]
-        assert all(texts[row["anchor"], text] == "contradiction" for text in own)
-        available = sum(label == "contradiction" and premise == row["anchor"] for (premise, _), label in texts.items())
-        assert len(own) == min(available, 6)  # others only where its own are too few
-        assert all(texts[owners[text], text] != "neutral" for text in negatives)
-        positives = cells(row, "positive")
-        entailments = [text for text in positives if text != row["anchor"]]
-        assert len(set(entailments)) == len(entailments)
-        assert all(texts[row["anchor"], text] == "entailment" for text in entailments)
-
-
-def test_a_sentence_that_the_premise_has_itself_is_never_its_negative() -> None:
-    """ "It rains." is entailed by many premises: drawn from another, it would be positive and negative at once."""
-    rows = [(f"p{number}", "It rains.", "entailment") for number in range(40)] + [
-        (f"p{number}", f"c{number}", "contradiction") for number in range(40)
-    ]
-    table = pa.table(dict(zip(("premise", "hypothesis", "label"), map(list, zip(*rows, strict=True)), strict=True)))
-    for row in grouped(table, 1, 5)[0]:
-        assert "It rains." not in cells(row, "negative")
 
 
 def test_each_choice_follows_from_the_seed() -> None:
@@ -117,19 +59,6 @@ def test_what_repeats_counts_once_and_what_contradicts_itself_not_at_all() -> No
     kinds = ("ec", "ecn", "eecc", "eeec", "eeeccc", "eeeeecccccc", "e", "eeeeccccc")
     counts = counted_premises(nli(*((f"p{number}", one) for number, one in enumerate(kinds))))
     assert counts == {"1": 2, "2": 1, "3": 1, "4": 0, "2-4": 2, "5+": 1}, "three and one, or four and five, are neither"
-
-
-def test_augmentation_fills_from_the_premises_own_entailments_in_turn() -> None:
-    rows, facts = grouped(nli(("a", "eec"), ("b", "ecc")), 5, 1, augment=lambda sentences: [f"<{text}>" for text in sentences])
-    assert cells(rows[0], "positive") == ["a e0", "a e1", "<a e0>", "<a e1>", "<a e0>"]
-    assert cells(rows[1], "positive") == ["b e0", *["<b e0>"] * 4]
-    assert (facts.num_augmented, facts.num_filled_positives, facts.num_unchanged) == (7, 7, 0)
-    _, facts = grouped(nli(("a", "eec"), ("b", "ecc")), 5, 1, augment=list)
-    assert facts.num_unchanged == 7
-    table = nli(*((f"p{number}", "ec") for number in range(100)))
-    rows, facts = grouped(table, 3, 1, augment=lambda sentences: ["new"] * len(sentences), augmented_fraction=0.5)
-    texts = Counter("new" if text == "new" else "copy" for row in rows for text in cells(row, "positive")[1:])
-    assert texts == {"new": 100, "copy": 100} and facts.num_augmented == 100
 
 
 def test_a_limit_draws_premises_and_leaves_the_pool_whole() -> None:

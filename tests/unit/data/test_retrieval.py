@@ -12,12 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.candidates import read_candidates
-from sentdist.data.folds import By, faq_pairs, fold_of_queries, fold_of_retrieval, groups_by_answer, queries_for
-from sentdist.data.labels import read_labelled
-from sentdist.data.retrieval import Retrieval, read_retrieval
-from sentdist.data.sources.pinned import inspect_source
-from sentdist.data.sts_pairs import read_pairs
+from sentdist.data.checked_rows import read_candidates, read_labelled, read_pairs
+from sentdist.data.retrieval import (
+    By,
+    Retrieval,
+    faq_pairs,
+    fold_of_queries,
+    fold_of_retrieval,
+    groups_by_answer,
+    queries_for,
+    read_retrieval,
+)
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
 
 FAQS: dict[str, list[Any]] = {"faq_id": ["f0", "f1", "f2"], "question": ["How?", "How?", "Why?"], "answer": ["So.", "Thus.", "Because."]}
@@ -42,17 +48,6 @@ def _many(num_queries: int) -> Retrieval:
         document_ids=("a", "b"),
         documents=("first answer", "second answer"),
         qrels={query: {"a": 1, "b": 0} for query in queries},
-    )
-
-
-def test_an_faq_collection(tmp_path: Path) -> None:
-    found = read_retrieval("shop", data_root=_written(tmp_path))
-    assert found == Retrieval(
-        query_ids=("q0", "q1"),
-        queries=("In what way?", "For what reason?"),
-        document_ids=("f0", "f1", "f2"),
-        documents=("So.", "Thus.", "Because."),
-        qrels={"q0": {"f0": 2, "f1": 1}, "q1": {"f2": 1}},
     )
 
 
@@ -293,19 +288,6 @@ def test_bad_candidates_are_named(rows: list[dict[str, object]], message: str, t
     _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
     with pytest.raises(DataError, match=message):
         read_candidates("mine", data_root=tmp_path)
-
-
-def test_queries_without_a_relevant_candidate_are_left_out_and_counted(tmp_path: Path) -> None:
-    judged = [("r", "d", 0), ("r", "e", 0), ("q", "d", 2), ("s", "e", 1), ("q", "e", 0)]
-    rows = [
-        {"query_id": query, "query": f"{query}?", "document_id": document, "document": f"{document}!", "relevance": grade}
-        for query, document, grade in judged
-    ]
-    _write(tmp_path / "mine.jsonl", "\n".join(map(json.dumps, rows)))
-    found = read_candidates("mine", data_root=tmp_path)
-    assert list(zip(found.query_ids, found.document_ids, found.relevance, strict=True)) == judged[2:] and found.num_unanswerable == 1
-    assert found.queries == tuple(f"{query}?" for query in found.query_ids), "each row keeps its own texts"
-    assert found.documents == tuple(f"{document}!" for document in found.document_ids)
 
 
 LISTS: list[dict[str, object]] = [

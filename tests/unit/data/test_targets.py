@@ -9,8 +9,17 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.tagging import is_word, load_tagger, tagger_revision
-from sentdist.data.targets import POS, VALUES, FileTargets, TargetFacts, count_sentences, write_counts, write_targets
+from sentdist.data.tagging import (
+    VALUES,
+    FileTargets,
+    TargetFacts,
+    count_sentences,
+    is_word,
+    load_tagger,
+    tagger_revision,
+    write_counts,
+    write_targets,
+)
 from sentdist.errors import DataError, RecipeError
 
 SENTENCES = ["The old man plays the old guitar .", "A dog runs !", "is the of", "Dogs and cats run , run and run .", "the guitar"]
@@ -50,40 +59,6 @@ def dense(targets: FileTargets, ids: Sequence[int]) -> np.ndarray:
     table = np.zeros((len(ids), targets.num_words), dtype=np.float32)
     table[rows.bow_rows, rows.bow_words] = rows.bow_shares
     return table
-
-
-def test_shares_are_relative_frequencies(tmp_path: Path) -> None:
-    targets, facts = made(tmp_path / "targets", [])
-    assert targets.tags == ("OTHER", "PUNCT", "S")
-    # By frequency, then by the alphabet.
-    assert targets.vocabulary == ("run", "guitar", "old", "cats", "dog", "dogs", "man", "plays", "runs")
-    rows = targets.rows(np.arange(5))
-    np.testing.assert_allclose(rows.pos[0], [6 / 8, 1 / 8, 1 / 8])
-    np.testing.assert_allclose(rows.pos[2], [2 / 3, 0, 1 / 3])
-    np.testing.assert_allclose(dense(targets, [3])[0], [3 / 5, 0, 0, 1 / 5, 0, 1 / 5, 0, 0, 0], rtol=1e-6)
-    np.testing.assert_allclose(rows.pos.sum(axis=1), 1, rtol=1e-6)
-    assert dense(targets, [2]).sum() == 0
-    assert (facts.num_sentences, facts.num_tags, facts.num_words, facts.num_wordless) == (5, 3, 9, 1)
-    assert facts.covered_fraction == 1.0
-
-
-@pytest.mark.parametrize("cuts", [[1, 2, 3, 4]])
-def test_how_the_corpus_was_cut_changes_nothing(tmp_path: Path, cuts: list[int]) -> None:
-    whole, facts = made(tmp_path / "whole", [], num_words=4)
-    pieces, facts_of_pieces = made(tmp_path / "pieces", cuts, num_words=4)
-    assert facts == facts_of_pieces
-    assert whole.vocabulary == pieces.vocabulary
-    for name in (POS, VALUES):
-        assert (whole.folder / name).read_bytes() == (pieces.folder / name).read_bytes()
-    np.testing.assert_array_equal(dense(whole, range(5)), dense(pieces, range(5)))
-
-
-def test_the_most_frequent_words_are_kept_and_shares_are_of_them(tmp_path: Path) -> None:
-    targets, facts = made(tmp_path / "targets", [], num_words=2)
-    assert targets.vocabulary == ("run", "guitar")
-    np.testing.assert_array_equal(dense(targets, range(5)), [[0, 1], [0, 0], [0, 0], [1, 0], [0, 1]])
-    assert facts.num_wordless == 2
-    assert facts.covered_fraction == pytest.approx(5 / 13)
 
 
 @pytest.mark.data

@@ -10,22 +10,15 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bayes import another_task, outperforming, practical
-from sentdist.evaluation.best_of import best_by_cost, expected_best
-from sentdist.evaluation.classification import cross_validated, split_classified
-from sentdist.evaluation.clustering import score_clusters
+from sentdist.evaluation.classification import cross_validated, score_clusters, split_classified
 from sentdist.evaluation.geometry import alignment, measure_geometry, uniformity
-from sentdist.evaluation.link_prediction import score_links
-from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.linear_models import probe_distribution, probe_regression, senteval_cross_validated
 from sentdist.evaluation.nearest import search
-from sentdist.evaluation.paraphrases import score_paraphrases
-from sentdist.evaluation.probes import probe_distribution, probe_regression
-from sentdist.evaluation.relational import relation_weights, relational_similarities, similarities_by_relation
-from sentdist.evaluation.reranking import score_candidates
-from sentdist.evaluation.retrieval import score_ranking
-from sentdist.evaluation.sts import score_similarities
-from sentdist.evaluation.summary import summarize
-from sentdist.evaluation.transfer import senteval_cross_validated
+from sentdist.evaluation.relational import relation_weights, relational_similarities, score_links, similarities_by_relation
+from sentdist.evaluation.retrieval import score_candidates, score_ranking
+from sentdist.evaluation.search_statistics import best_by_cost, expected_best
+from sentdist.evaluation.significance import another_task, outperforming, practical, summarize
+from sentdist.evaluation.sts import paired_cosines, score_paraphrases, score_similarities
 from sentdist.evaluation.variation import Column, Entry
 
 DRAW = np.random.default_rng(0)

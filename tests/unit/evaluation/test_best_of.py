@@ -9,11 +9,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sentdist.evaluation.bayes import another_task, outperforming, practical
-from sentdist.evaluation.best_of import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best
-from sentdist.evaluation.means import mean_of_all
-from sentdist.evaluation.optimism import optimism
-from sentdist.evaluation.summary import summarize
+from sentdist.evaluation.search_statistics import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best, optimism
+from sentdist.evaluation.significance import another_task, outperforming, practical, summarize
+from sentdist.evaluation.sts import mean_of_all
 
 SCORES = [70.0, 72.5, 72.5, 71.0, 75.0, 60.0]
 OTHERS = [71.0, 73.0, 72.5, 74.0]

@@ -10,8 +10,7 @@ from sklearn.model_selection import StratifiedKFold
 
 from sentdist.evaluation import linear_models
 from sentdist.evaluation.classification import PENALTIES, classification_score, cross_validated, pair_features, split_classified
-from sentdist.evaluation.linear_models import trained_side_by_side
-from sentdist.evaluation.transfer import senteval_cross_validated, senteval_dev, senteval_split
+from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_dev, senteval_split, trained_side_by_side
 
 
 def _planted(num_rows: int = 240, width: int = 6, noise: float = 0.6, seed: int = 0) -> tuple[np.ndarray, list[str]]:

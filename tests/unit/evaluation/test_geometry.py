@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, singular_values, uniformity
-from sentdist.evaluation.link_prediction import score_links
-from sentdist.evaluation.metrics import spearman
-from sentdist.evaluation.probes import probe_distribution, probe_regression
-from sentdist.evaluation.rcl_terms import rcl_terms
-from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_similarities, weight_curve
+from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, rcl_terms, singular_values, uniformity
+from sentdist.evaluation.linear_models import probe_distribution, probe_regression
+from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_similarities, score_links, weight_curve
+from sentdist.evaluation.sts import spearman
 
 
 @pytest.fixture

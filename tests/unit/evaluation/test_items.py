@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, f1_score, v_measure_score
 
-from sentdist.data.task_texts import TaskTexts
+from sentdist.data.leaks import TaskTexts
 from sentdist.errors import DataError
-from sentdist.evaluation import contributions
+from sentdist.evaluation import items as contributions
 from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
 
 

@@ -10,13 +10,10 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sentdist.evaluation.clustering import score_clusters
-from sentdist.evaluation.metrics import paired_cosines
+from sentdist.evaluation.classification import score_clusters
 from sentdist.evaluation.nearest import NearestDocuments, search
-from sentdist.evaluation.paraphrases import score_paraphrases
-from sentdist.evaluation.reranking import score_candidates
-from sentdist.evaluation.retrieval import DEPTH, RetrievalScore, score_ranking
-from sentdist.evaluation.sts import Aggregation, StsScore, jaccard_scores, score_similarities
+from sentdist.evaluation.retrieval import DEPTH, RetrievalScore, score_candidates, score_ranking
+from sentdist.evaluation.sts import Aggregation, StsScore, jaccard_scores, paired_cosines, score_paraphrases, score_similarities
 
 
 def _sorted(queries_QD: np.ndarray, documents_RD: np.ndarray, depth: int) -> tuple[np.ndarray, np.ndarray]:

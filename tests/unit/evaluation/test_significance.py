@@ -13,9 +13,8 @@ from scipy.optimize import brentq
 from scipy.special import polygamma
 from scipy.stats import t, ttest_1samp, ttest_rel
 
-from sentdist.evaluation.few_seeds import moderated
 from sentdist.evaluation.significance import ONE_GROUP, Difference, against, may_be_best, over_tasks
-from sentdist.evaluation.variation import Column, Entry
+from sentdist.evaluation.variation import Column, Entry, moderated
 
 CLOSE = 0.02  # of p: critical values are read off a grid
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -16,14 +14,17 @@ from ray.exceptions import ObjectLostError
 
 from sentdist.errors import ResourceError, StoreError
 from sentdist.execution.banks import owner, reader
-from sentdist.execution.banks.owner import BankOrder, EmbeddingBanks, HeldBank
-from sentdist.execution.banks.placement import BankPlacement, disk_to_spill_to, placement_for, smallest_object_store
-from sentdist.execution.banks.reader import open_orders, order_of
-from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.banks.owner import (
+    BankOrder,
+    BankPlacement,
+    EmbeddingBanks,
+    HeldBank,
+    disk_to_spill_to,
+    placement_for,
+    smallest_object_store,
+)
+from sentdist.execution.banks.reader import open_orders
 from sentdist.learning.bank_shape import BankShape
-from sentdist.stages.context import Context
-from sentdist.store.store import ArtifactStore
-from tests.cluster.artificial_banks import bank_stage
 
 MIB = 2**20
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -123,35 +124,6 @@ def test_another_artifact_and_a_lost_generation_are_read_anew(scene: Scene) -> N
     assert smallest_object_store(rows) == 5 and smallest_object_store(rows[:1]) == 1, "a head without CPUs reads nothing"
 
 
-def test_banks_are_reported_with_age_idleness_and_shards_on_disk_and_prometheus_with_what_is_left(scene: Scene) -> None:
-    scene.banks.shards([_order(1), _order(2)], ())
-    scene.now = 60.0
-    scene.banks.read(("1",))
-    scene.now = 100.0
-    one, other = scene.banks.facts()
-    assert (one.age_s, one.idle_s, other.idle_s) == (100.0, 40.0, 100.0)
-    assert one.num_spilled == 1 and one.nodes == ("10.0.0.1",) and one.num_bytes == 48
-    assert scene.banks.drop("1") == 1
-    assert [call.args[0] for call in scene.shown.call_args_list] == [96, 48]
-
-
-def test_shards_are_read_by_tasks_that_wait_for_no_training_and_can_always_be_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training that holds all CPUs waits for them; a node that is lost takes them with it. Their owner outlives hosts and jobs."""
-    tasks, remote = Mock(), Mock()
-    monkeypatch.setattr(owner, "_read_shards", tasks)
-    shape = BankShape(num_sentences=5 * MIB, width=16, dtype="float32", rows_per_shard=MIB)  # five shards of 64 MiB
-    tasks.options.side_effect = lambda **given: SimpleNamespace(
-        remote=lambda order, first, last: [f"{n}" for n in range(first, last)] if last - first > 1 else str(first)
-    )
-    assert owner._start(replace(_order(1), shape=shape)) == ("0", "1", "2", "3", "4")
-    for call in tasks.options.call_args_list:
-        assert (call.kwargs["num_cpus"], call.kwargs["max_retries"], call.kwargs["scheduling_strategy"]) == (0, -1, "SPREAD")
-    monkeypatch.setattr(owner.ray, "remote", lambda _: remote)
-    owner.bank_owner("/store")
-    options = remote.options.call_args.kwargs
-    assert options["resources"] == HEAD and options["lifetime"] == "detached" and options["num_cpus"] == 0 and options["get_if_exists"]
-
-
 def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Owner(monkeypatch, losses=1)
     found = open_orders((_order(1), _order(2)))
@@ -163,18 +135,8 @@ def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeyp
     hopeless.handle.forget.remote.assert_called_once_with(("1-2",)), "who asks next must not find it there"
 
 
-def test_an_order_names_the_artifact_as_it_was_made(tmp_path: Path) -> None:
-    """One that was removed and made anew has the same key and other numbers."""
-    context, stage = Context(store=ArtifactStore(tmp_path)), bank_stage(0)
-    with context.store.staged() as folder:
-        (folder / "bank.json").write_text('{"num_sentences": 4, "width": 3, "dtype": "float32", "rows_per_shard": 2}')
-        made = context.store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
-    order = order_of(stage, context)
-    assert (order.made_at, order.key, order.place, order.shape.width) == (made.record.created_at, stage.key, stage.place, 3)
-
-
 def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the family of its encoder calls it, and behind a dense layer."""
+    """Whatever the family of its encoder calls it."""
     asked: list[int] = []
 
     def ask_owner(root: str, ask: Any) -> str:
@@ -184,18 +146,12 @@ def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPat
         return "placed"
 
     monkeypatch.setattr(reader, "ask_owner", ask_owner)
-    dense = {
-        "config.json": {"hidden_size": 768},
-        "modules.json": [{"type": "sentence_transformers.models.Dense", "path": "2_Dense"}],
-        "2_Dense/config.json": {"in_features": 768, "out_features": 384},
-    }
-    plain = ({"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64})
-    for files, pooling in (*(({"config.json": config}, "mean") for config in plain), (dense, "mean_dense")):
+    for config in ({"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64}):
         store = Mock(get=lambda _: SimpleNamespace(record=SimpleNamespace(results={"num_sentences": 10})))
-        store.open_file = lambda place, files=files: BytesIO(json.dumps(files[place.removeprefix("train/e/")]).encode())
-        stage = Mock(dtype="float32", encoder=Mock(place="train/e", encoder=Mock(pooling=pooling)))
+        store.open_file = lambda place, config=config: BytesIO(json.dumps(config).encode())
+        stage = Mock(dtype="float32", encoder=Mock(place="train/e", encoder=Mock(pooling="mean")))
         assert reader.placement_of(stage, Mock(store=store)) == "placed"
-    assert asked == [10 * 384 * 4] * 4
+    assert asked == [10 * 384 * 4] * 3
 
 
 def test_what_does_not_fit_is_spilled_or_refused_with_the_numbers() -> None:
@@ -208,20 +164,3 @@ def test_what_does_not_fit_is_spilled_or_refused_with_the_numbers() -> None:
     assert "banks of 200.0 MiB, 10.0 MiB of other banks" in refusal.value.found and "209.0 MiB" in str(refusal.value)
     assert disk_to_spill_to(total_bytes=1000, free_bytes=60) == pytest.approx(10, abs=1), "a disk is not filled to the brim"
     assert disk_to_spill_to(total_bytes=1000, free_bytes=20) == 0
-
-
-def test_a_bank_that_nobody_has_read_for_long_makes_room_for_the_next_one(scene: Scene) -> None:
-    """As in a sweep over more banks than memory and disk take at once, which reads one after another."""
-    scene.memory, scene.free = 60.0, 0
-    scene.banks.shards([_order(1)], ())
-    with pytest.raises(ResourceError):
-        scene.banks.shards([_order(2)], ())  # the first may be read just now
-    scene.now = 800.0
-    scene.banks.read(("1",))
-    scene.now = 1_000.0
-    with pytest.raises(ResourceError):
-        scene.banks.shards([_order(2)], ())  # it is read: that was reported 200 s ago
-    scene.now = 1_701.0
-    _, placement = scene.banks.shards([_order(2)], ())
-    assert placement is not None and placement.spilled_bytes == 0
-    assert scene.banks.drop("2") == 0, "the first one is gone"

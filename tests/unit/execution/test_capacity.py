@@ -9,17 +9,23 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices
-from sentdist.execution.cluster import growth, snapshot
-from sentdist.execution.cluster.growth import UNBOUNDED, ClusterNodes, _groups, groups_of_launcher, groups_of_list, nodes_to_come
-from sentdist.execution.cluster.nodes import Node, node_of, nodes_of, old_gpu_of
-from sentdist.execution.demand import ElasticWidth, pool_demand, stage_demand, uses_worker_group
-from sentdist.execution.device_lines import gpu_memory_note, gpus_line
-from sentdist.execution.gpu_types import gpu_types_note, with_gpu_type
-from sentdist.execution.training.worker_group import _scaling
+from sentdist.execution.board import actor as snapshot
+from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.execution.cluster.nodes import (
+    UNBOUNDED,
+    ClusterNodes,
+    Node,
+    _groups,
+    groups_of_launcher,
+    groups_of_list,
+    node_of,
+    nodes_to_come,
+    old_gpu_of,
+)
+from sentdist.execution.demand import gpu_memory_note, gpus_line, pool_demand, stage_demand, uses_worker_group
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import Training
 from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
 
@@ -42,40 +48,17 @@ GIB = 2.0**30
 TRAIN = Train.model_construct(training=Training())
 
 
-def test_as_many_trainings_as_fit_node_by_node() -> None:
-    """A part of a GPU comes from one GPU: 0.6 of four GPUs are four workers, not six."""
-    for runtime, nodes, at_once, limited_by in (
-        ({}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 2, "cpus_per_worker": 0.5}, [(2, 0)], 2, "CPUs"),
-        ({"workers": 3}, [(2, 0), (2, 0), (2, 0)], 2, "CPUs"),
-        ({"cpus_per_worker": 2}, [(3, 0), (3, 0)], 2, "CPUs"),  # what is left over on two nodes does not make a third
-        ({"cpus_per_worker": 4, "gpus_per_worker": 0.25}, [(16, 1)], 4, "CPUs"),
-        ({"cpus_per_worker": 1, "gpus_per_worker": 0.25}, [(16, 1)], 4, "GPUs"),
-        ({"workers": 8, "gpus_per_worker": 1}, [(32, 4), (32, 4), (32, 4)], 1, "GPUs"),
-        ({"cpus_per_worker": 0.1}, [(0.3, 0)], 3, "CPUs"),  # 0.3 / 0.1 is 2.9999…
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.6}, [(64, 4)], 4, "GPUs"),
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 0.3}, [(64, 4)], 12, "GPUs"),
-        ({"cpus_per_worker": 0.1, "gpus_per_worker": 2}, [(64, 5)], 2, "GPUs"),
-    ):
-        found = capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
-        assert (found.trainings_at_once, found.limited_by, found.max_concurrent_trials) == (at_once, limited_by, at_once), runtime
-    assert capacity(Runtime(max_concurrent_trials=3), (Node(cpus=2),)).max_concurrent_trials == 3
-
-
 def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     found = capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),), worker_bytes=1.5 * GIB)
     assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
     assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
     assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
-    small, beside = Node(cpus=16, gpus=4, memory_bytes=16 * GIB), Node(cpus=64, memory_bytes=64 * GIB)
-    for nodes in ((small,), (small, beside)):  # the memory of a node without GPUs helps no other node
-        assert capacity(Runtime(gpus_per_worker=0.25), nodes, worker_bytes=2.6 * GIB).trainings_at_once == 6
 
 
 def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:
     for asked, takes_gib, gpus, share, note in (
         (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
-        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest has 16.0 GiB: each gets 0.4 of one, not 0.25"),
+        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest GPU has 16.0 GiB: each gets 0.4 of one, not 0.25"),
         (0.25, 6.8, [16.0], 0.5, "each gets 0.5 of one"),  # 0.425 of it: less than that would not do
         (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
         (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
@@ -111,17 +94,6 @@ def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported(
         assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
 
 
-def test_a_training_whose_workers_may_change_runs_with_the_fewest() -> None:
-    runtime = Runtime(engine="torch", workers=(1, 4))
-    for cpus, at_once in (([1], 1), ([2, 1], 1), ([4], 1), ([4, 5], 2)):
-        assert capacity(runtime, tuple(Node(cpus=number) for number in cpus)).trainings_at_once == at_once
-    with pytest.raises(ResourceError, match=r"a training of 1 × 1 CPUs = 1 CPUs, on 0 node\(s\)"):
-        capacity(runtime, ())
-    demand = stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 4), checkpoint_every_s=30))
-    assert (demand.way, demand.workers, demand.enough, demand.change) == ("group", 4, 2, ElasticWidth(fewest=2, every_s=30))
-    assert stage_demand(TRAIN, Runtime(engine="torch", workers=(2, 2))).change is None
-
-
 def test_workers_that_cannot_change_or_share_are_refused() -> None:
     for runtime, where in (
         ({"workers": [4, 2]}, "workers"),
@@ -146,7 +118,6 @@ def test_what_can_never_run_is_refused_with_the_numbers() -> None:
             ["4 × 2 CPUs = 8 CPUs", "1 node(s) with 2 CPUs", "at most 1"],
             "runtime.workers=1",
         ),
-        ({"cpus_per_worker": 4}, [(2, 0), (2, 0)], ["1 × 4 CPUs", "2 node(s) with 4 CPUs", "at most 0"], "runtime.cpus_per_worker=1"),
         ({"gpus_per_worker": 1}, [(2, 0)], ["1 × 1 GPUs = 1 GPUs", "0 GPUs in all"], "runtime.gpus_per_worker=0"),
         ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "at most 2"], "runtime.workers=2"),
         ({}, [], ["0 node(s) with 0 CPUs"], "add nodes"),
@@ -156,19 +127,6 @@ def test_what_can_never_run_is_refused_with_the_numbers() -> None:
         error = pickle.loads(pickle.dumps(raised.value))
         assert all(number in str(error) for number in numbers), str(error)
         assert remedy in error.remedy
-
-
-def test_dead_nodes_do_not_count() -> None:
-    rows = [
-        {"Alive": True, "Resources": {"CPU": 4.0, "GPU": 1.0, "memory": 8e9, "node:10.0.0.1": 1.0}},
-        {"Alive": False, "Resources": {"CPU": 64.0}},
-        {"Alive": True, "Resources": {}},
-    ]
-    assert nodes_of(rows) == (Node(cpus=4.0, gpus=1.0, memory_bytes=8e9), Node(cpus=0.0))
-    kinds = {"GPU": 1.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0}
-    assert nodes_of([{"Alive": True, "Resources": kinds}]) == (
-        Node(cpus=0.0, gpus=1.0, gpu_bytes=79 * GIB, gpu_types=("A100", "A100-80G")),
-    )
 
 
 def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
@@ -204,23 +162,6 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
         with_gpu_type((HEAD, node_of({"CPU": 1.0, "GPU": 1.0})), Runtime(gpu_type="H100"))
 
 
-def test_every_way_of_building_asks_for_the_kind_and_what_needs_no_gpu_does_not() -> None:
-    stages = (Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
-    demands = [
-        stage_demand(stage, ONLY.model_copy(update=change)) for stage in stages for change in ({}, {"workers": 2}, {"engine": "deepspeed"})
-    ]
-    demands.append(pool_demand(ONLY, gpus=1.0))
-    assert {demand.way for demand in demands} == {"task", "group", "pool"}
-    for demand in demands:
-        assert demand.resources == {"accelerator_type:A100": 0.001}
-        assert demand.builder_resources == (demand.resources if demand.way == "task" else None)
-        assert (demand.workers_on(A100), demand.workers_on(T4), demand.workers_on(HEAD)) == (4, 0, 0)
-        if demand.way == "group":
-            assert _scaling(demand).resources_per_worker == {"CPU": 1.0, "GPU": 1.0, "accelerator_type:A100": 0.001}
-    corpus = stage_demand(RowsCorpus(source="nli/triplets", source_revision="r"), ONLY)
-    assert corpus.resources is None and corpus.workers_on(T4) == 8
-
-
 def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     demand = pool_demand(ONLY, gpus=1.0)
     free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
@@ -230,14 +171,6 @@ def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -
     assert not snapshot.has_room(demand)
     free["new"]["GPU"] = 1.0
     assert snapshot.has_room(demand)
-
-
-def test_who_uses_several_kinds_as_they_come_is_reported() -> None:
-    runtime = with_devices(Runtime(), MIXED)
-    assert (note := gpu_types_note(runtime, MIXED)) is not None and "4 A100, 4 A100-80G, 2 T4" in note and "runtime.gpu_type" in note
-    assert gpu_types_note(runtime, (A100, A100, HEAD)) is None
-    assert gpu_types_note(ONLY, with_gpu_type(MIXED, ONLY)) is None
-    assert gpu_types_note(runtime.with_gpus(0.0), MIXED) is None
 
 
 def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
@@ -277,14 +210,3 @@ def test_the_variable_holds_a_list_or_names_a_file(tmp_path: Path) -> None:
         with pytest.raises(ResourceError) as refused:
             _groups({"SENTDIST_GROWS_TO": said})
         assert "SENTDIST_GROWS_TO" in str(refused.value)
-
-
-def test_a_head_of_the_workers_size_takes_no_worker_s_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = [
-        {"Alive": True, "Resources": {"CPU": 16.0, "node:__internal_head__": 1.0}},
-        {"Alive": True, "Resources": {"CPU": 16.0}},
-    ]
-    monkeypatch.setattr(growth.ray, "nodes", lambda: rows)
-    found = growth.cluster_growth({growth.VARIABLE: '[{"nodes": 2, "CPU": 16}]'})
-    assert len(found.nodes) == 3
-    assert capacity(Runtime(workers=3, cpus_per_worker=16), found.nodes).trainings_at_once == 1

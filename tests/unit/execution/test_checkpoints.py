@@ -14,15 +14,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.errors import StoreError
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.training.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
 from sentdist.execution.training.rank import train_as_first_rank
-from sentdist.learning.checkpoint import PROGRESS_FILE, EngineFacts, Progress, read_progress, write_progress
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
 from sentdist.tracking.tracker import NullRun
 from tests.support.lost_training import HostLost, RecordingSink
@@ -145,40 +143,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before_it(tmp_path: Path, nam
     found, notes = _resumed(running)
     assert found is None and len(notes) == 1, "when none is whole it begins anew"
     assert running.save(_write("anew"), step=3) is None and _resumed(running) == ("anew", [])
-
-
-def test_a_file_of_a_checkpoint_that_cannot_be_read_for_a_moment_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    running = RunningFolder(ArtifactStore(tmp_path), STAGE, ALONE)
-    running.save(lambda folder: write_progress(folder, Progress(step=5), EngineFacts(engine="torch", zero_stage=0, world_size=1)), step=5)
-    real = Path.read_text
-
-    def read(folder: Path) -> None:
-        read_progress(folder)
-
-    for file, number in (("seal-00000.json", errno.EIO), (PROGRESS_FILE, errno.ESTALE)):
-
-        def fails(path: Path, *rest: Any, file: str = file, number: int = number, **named: Any) -> str:
-            if path.name == file:
-                raise OSError(number, os.strerror(number), str(path))
-            return real(path, *rest, **named)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "read_text", fails)
-            with pytest.raises(StoreError, match=r"stays where it is"):
-                running.resume(read)
-    assert running.resume(read) == (5, [])
-
-
-@pytest.mark.parametrize(("world_size", "damaged_rank"), [(1, 2), (3, 0), (2, 1)])
-def test_damage_of_any_ranks_share_is_seen_by_all_ranks_of_any_world(tmp_path: Path, damaged_rank: int, world_size: int) -> None:
-    store = ArtifactStore(tmp_path)
-    for step in (5, 10):
-        assert _on_ranks(store, 3, _save_share(step)) == [None] * 3
-    assert _on_ranks(store, world_size, _resume_shares) == [(10, [])] * world_size
-    _flip(tmp_path / "running" / STAGE.key / "00000010" / f"share-{damaged_rank}")
-    results = _on_ranks(store, world_size, _resume_shares)
-    assert {step for step, _ in results} == {5}
-    assert all(f"share-{damaged_rank}" in note for _, (note,) in results)
 
 
 def test_a_rank_that_cannot_write_stops_no_other(tmp_path: Path) -> None:

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
-import threading
+import time
 from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import grpc
 import pytest
+import ray
+from ray.autoscaler._private.kuberay import node_provider
+from ray.exceptions import RayTaskError, WorkerCrashedError
 
-from sentdist.errors import RecipeError, ResourceError
+from sentdist.errors import DataError, RecipeError, ResourceError
+from sentdist.execution.board import actor as snapshot
 from sentdist.execution.cluster import address as cluster_address
+from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster import connection
+from sentdist.execution.cluster import nodes as growth
+from sentdist.execution.cluster import nodes as leaving
 from sentdist.execution.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, choose, refusal
-from sentdist.execution.cluster.connection import check_auth_mode, connect
-from sentdist.execution.health import examine
+from sentdist.execution.cluster.connection import cause_of, check_auth_mode, connect, on_node, reason
+from sentdist.store.local_storage import maker_of, scratch_name
 
 MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
 SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
@@ -50,45 +57,24 @@ def head() -> Iterator[str]:
     server.stop(None).wait()
 
 
-@pytest.fixture(params=["closed", "deaf", "another program"])
+@pytest.fixture(params=["closed", "deaf"])
 def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Addresses of what is no Ray head: nobody, one that never answers, one that answers something else."""
+    """Addresses of what is no Ray head: nobody, one that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         address = f"127.0.0.1:{listening.getsockname()[1]}"
         if request.param == "closed":
             listening.close()
-        if request.param == "another program":
-            threading.Thread(target=_say_hello, args=(listening,), daemon=True).start()
         yield address
 
 
-def _say_hello(listening: socket.socket) -> None:
-    while True:
-        try:
-            with listening.accept()[0] as one:
-                one.sendall(b"HTTP/1.1 200 OK\r\n\r\nhello")
-        except OSError:  # the test is over
-            return
-
-
-def test_each_trouble_has_a_sentence_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_trouble_is_told_with_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/nowhere/token")
     monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
-    answers: tuple[tuple[HeadAnswer, str, str], ...] = (
-        ("nothing", "token", "nothing that answers there"),
-        ("no token", "token", "no token in /nowhere/token"),
-        ("refused", "token", r"refuses \(that of /nowhere/token\)"),
-        ("refused", "disabled", "RAY_AUTH_MODE=disabled"),
-        ("foreign", "token", "does not answer as a Ray head"),
-        ("no node here", "token", "ray job submit"),
-    )
-    for answer, mode, reported in answers:
-        monkeypatch.setenv("RAY_AUTH_MODE", mode)
-        trouble = refusal(CHOSEN, answer)
-        assert trouble is not None and re.search(reported, str(trouble)) and CHOSEN.address in str(trouble), str(trouble)
-    assert refusal(CHOSEN, "good") is None
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    assert "that of RAY_AUTH_TOKEN" in str(refusal(CHOSEN, "refused"))
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    answers: tuple[HeadAnswer, ...] = ("nothing", "no token", "refused", "foreign", "no node here")
+    troubles = {str(refusal(CHOSEN, answer)) for answer in answers}
+    assert len(troubles) == len(answers) and all(CHOSEN.address in trouble for trouble in troubles)
+    assert sum("/nowhere/token" in trouble for trouble in troubles) == 2 and refusal(CHOSEN, "good") is None
 
 
 def test_the_token_is_tried_before_ray_is(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,56 +101,10 @@ def test_a_wrong_address_ends_within_seconds(wrong: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("RAY_ADDRESS", wrong)
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     monkeypatch.setattr(cluster_address, "ANSWER_S", 1.0)
-    with pytest.raises(ResourceError, match=f"{wrong} .named by RAY_ADDRESS.: found (nothing that answers|something that)"):
+    with pytest.raises(ResourceError, match=f"{wrong} .named by RAY_ADDRESS.: found (nothing that answers|a server that)"):
         connect()
     assert not joined
     assert capfd.readouterr().err == ""  # no lines of Ray's C++ parts
-
-
-def test_which_cluster_it_is_is_said_where_a_person_reads_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """And a driver disconnects before Ray waits for prints."""
-    done: list[object] = []
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:6379")
-    monkeypatch.setattr(connection, "ask", lambda address: "good")
-    monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(connection.ray, "init", lambda **_: done.append("joined"))
-    monkeypatch.setattr(connection.atexit, "register", done.append)
-    monkeypatch.setattr(connection, "end_on_sigterm", lambda: done.append("signals in order"))
-    for in_a_job, said in ((True, ""), (False, "Ray cluster: 127.0.0.1:6379, named by RAY_ADDRESS.\n")):
-        monkeypatch.delenv(connection.IN_A_JOB, raising=False)
-        if in_a_job:
-            monkeypatch.setenv(connection.IN_A_JOB, "{}")
-        done.clear()
-        connection.connect_to_drive()
-        assert sorted(map(str, done)) == sorted(map(str, ("joined", connection.ray.shutdown, "signals in order")))
-        assert capsys.readouterr().err == said
-
-
-def test_the_doctor_looks_at_the_cluster_that_commands_use(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RAY_ADDRESS", head)
-    monkeypatch.setenv("RAY_AUTH_MODE", "token")
-    monkeypatch.setenv("RAY_AUTH_TOKEN", "wrong")
-    found = next(finding for finding in examine(str(tmp_path), None) if finding.subject == "Ray")
-    assert found.state == "bad"
-    assert head in found.text
-    assert "refuses" in found.text
-
-
-def test_a_certificate_that_is_not_there_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("RAY_USE_TLS", "1")
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    for lacks in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
-        for is_named in (False, True):
-            for name in ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"):
-                monkeypatch.setenv(name, str(tmp_path / "file"))
-            if is_named:
-                monkeypatch.setenv(lacks, str(tmp_path / "not there"))
-            else:
-                monkeypatch.delenv(lacks)
-            with socket.create_server(("127.0.0.1", 0)) as head, pytest.raises(ResourceError, match=lacks):
-                ask(f"127.0.0.1:{head.getsockname()[1]}")
 
 
 def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,3 +163,132 @@ def test_the_auth_mode_is_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None
     for mode in ("token", "disabled"):
         monkeypatch.setenv("RAY_AUTH_MODE", mode)
         check_auth_mode()
+
+
+ROWS = [
+    {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},
+    {"Alive": False, "NodeID": "bb", "NodeManagerAddress": "10.0.0.3", "Resources": {"CPU": 8.0}},
+    {"Alive": True, "NodeID": "cc", "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 4.0}},
+]
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
+    asked: list[tuple[str, int]] = []
+
+    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
+        asked.append((node, deadline_ms))
+        return node != "dd", "it is busy"
+
+    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
+    return asked
+
+
+def _raised(cause: Exception, ip: str) -> RayTaskError:
+    """As `ray.get` raises what a worker's body raised on a node."""
+    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
+    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
+    return error
+
+
+def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(snapshot.ray, "available_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
+    found = snapshot.read_cluster((40.0, 8.0))
+    assert [(host.node, host.address, host.offers.cpus, host.offers.gpus) for host in found.hosts] == [
+        ("aa", "10.0.0.2", 8.0, 2.0), ("cc", "10.0.0.1", 4.0, 0.0),
+    ]  # fmt: skip
+    assert (found.cpus, found.gpus, found.free_cpus, found.free_gpus, found.may_have) == (12.0, 2.0, 3.0, 1.0, (40.0, 8.0))
+    monkeypatch.setattr(snapshot.ray, "available_resources", dict)
+    assert (snapshot.read_cluster().free_cpus, snapshot.read_cluster().free_gpus) == (0.0, 0.0), "Ray leaves out what is taken"
+
+
+def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
+    reported: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for everywhere, nodes, addresses in ((False, ["aa"], ["10.0.0.2"]), (True, ["aa", "cc"], ["10.0.0.1", "10.0.0.2"])):
+        reported.clear()
+        before = time.time()
+        assert leaving.leave(within_s=90.0, everywhere=everywhere) == addresses
+        assert [node for node, _ in reported] == nodes
+        assert all(before + 89 < deadline / 1000 < time.time() + 91 for _, deadline in reported)
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
+    with pytest.raises(ResourceError, match=r"10\.0\.0\.9.*it is busy"):
+        leaving.leave(within_s=90.0, everywhere=True)
+
+
+def test_an_autoscaler_that_reported_to_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [
+        SimpleNamespace(max_count=3, resources={"CPU": 4}),
+        SimpleNamespace(max_count=-1, resources={"CPU": 2, "GPU": 1}),  # without a bound
+        SimpleNamespace(max_count=0, resources={"CPU": 1}),
+        SimpleNamespace(max_count=5, resources={}),
+    ]
+    from ray._private.state import state
+
+    monkeypatch.setattr(state, "get_cluster_config", lambda: SimpleNamespace(node_group_configs=groups))
+    found = [(group.most, group.offers.cpus, group.offers.gpus) for group in growth._groups_of_ray()]
+    assert found == [(3, 4.0, 0.0), (growth.UNBOUNDED, 2.0, 1.0)]
+    monkeypatch.setattr(state, "get_cluster_config", lambda: None)
+    assert growth._groups_of_ray() == ()
+
+
+def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = {"RAY_CLUSTER_NAME": "mine", "RAY_CLUSTER_NAMESPACE": "default", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    for status, is_reported in ((403, False), (404, False), (500, True), (None, True)):
+
+        def get(path: str, status: int | None = status) -> dict[str, Any]:
+            error = OSError("it is away")
+            error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
+            raise error
+
+        monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace, get=get: SimpleNamespace(get=get))
+        assert growth._kuberay_spec(pod) == {}
+        assert ("it is away" in capsys.readouterr().err) == is_reported
+
+
+def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of hundreds of MB stayed in /tmp; those of living processes, of others and of unknown ones stay."""
+    mine = scratch_name("cluster")
+    dead = mine.replace(f"~{os.getpid()}~", f"~{2**22 + 1}~")  # beyond the largest process id of Linux
+    names = {"living": mine, "dead": dead, "elsewhere": f"sentdist-cluster~other-machine~{2**22 + 1}~00000000", "unknown": "session"}
+    for name, marked in names.items():
+        (tmp_path / f"sd-own-{name}").mkdir()
+        (tmp_path / f"sd-own-{name}" / marked).touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / dead).touch()
+    (tmp_path / "sd-own-link").symlink_to(tmp_path / "outside")
+    monkeypatch.setattr(own_cluster, "PLACE", str(tmp_path))
+    monkeypatch.setattr(ray, "init", lambda **asked: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with own_cluster.own_cluster(cpus=1):
+        (ours,) = {path.name for path in tmp_path.iterdir()} - {"outside", "sd-own-link", *(f"sd-own-{name}" for name in names)}
+        assert [maker_of(path.name) for path in (tmp_path / ours).iterdir()] == ["living"]
+    left = {"outside", "sd-own-link", "sd-own-living", "sd-own-elsewhere", "sd-own-unknown"}
+    assert {path.name for path in tmp_path.iterdir()} == left and (tmp_path / "outside" / dead).exists()
+
+
+def test_the_reason_of_a_loss_shows_no_password() -> None:
+    lost = WorkerCrashedError()
+    assert reason(lost).startswith("WorkerCrashedError: ")
+    assert reason(OSError("\n no way to s3://me:secret@host/bucket\nmore")) == "OSError: no way to s3://host/bucket"
+    assert reason(OSError()) == "OSError"
+
+
+def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
+    full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
+    there, here = (_raised(full, ip) for ip in ("10.0.0.2", "10.0.0.1"))
+    reported = on_node(there)
+    assert isinstance(reported, ResourceError) and reported.where.startswith("node 10.0.0.2: encoder minilm-l6")
+    assert on_node(here) is full
+    of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
+    assert on_node(_raised(of_all, "10.0.0.2")) is of_all
+    error = ValueError("of the body")
+    once = RayTaskError("inner", "trace", error)
+    assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import signal
 from pathlib import Path
 
@@ -14,24 +12,11 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist.cli.application import app
 from sentdist.errors import StoreError, TrainingDiverged
-from sentdist.execution.disk_estimate import (
-    CHECKPOINT_BYTES,
-    CHECKPOINTS,
-    DiskEstimate,
-    disk_estimate,
-    search_disk_estimate,
-)
-from sentdist.execution.local_sweep import build_locally
-from sentdist.execution.sigterm import end_on_sigterm
-from sentdist.plan.stages import Train
-from sentdist.stages.planning.planned import planned
-from sentdist.store.local_storage import LocalStorage
+from sentdist.execution.build_recipe import build_locally
+from sentdist.execution.plan_facts import DiskEstimate
+from sentdist.machine import end_on_sigterm
 from sentdist.store.store import ArtifactStore
-from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_search import pretended, tiny_search
-
-RECIPES = Path(__file__).parents[3] / "rayjobs" / "recipes"
 
 
 def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
@@ -40,7 +25,7 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     """No report can be made of it: asking for one ended it with exit code 2, as if something was typed wrongly."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     brought: list[dict[str, str]] = []
-    monkeypatch.setattr("sentdist.tracking.rebuild.rebuild", lambda *_, failures: brought.append(failures))
+    monkeypatch.setattr("sentdist.tracking.search_runs.rebuild", lambda *_, failures: brought.append(failures))
     values = tiny_values(tiny_encoder_dir, baseline=None)
     methods, training = values["methods"], values["training"]
     assert isinstance(methods, dict) and isinstance(training, dict)
@@ -54,38 +39,6 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow gets the reason"
 
 
-def test_a_complete_store_on_a_read_only_file_system_is_run_and_reported(
-    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    values = tiny_values(tiny_encoder_dir, baseline=None)
-    methods = values["methods"]
-    assert isinstance(methods, dict)
-    values |= {"methods": {"fine_tuned": methods["fine_tuned"]}}
-    recipe = tmp_path / "tiny.yaml"
-    recipe.write_text(yaml.safe_dump(values))
-    store = ["--store", str(tmp_path / "store")]
-    run = ["run", str(recipe), "--local", "--data", str(write_data(tmp_path / "data")), *store]
-    assert CliRunner().invoke(app, run).exit_code == 0
-
-    def refuse(self: LocalStorage, path: Path) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
-
-    monkeypatch.setattr(LocalStorage, "make_folder", refuse)  # before whatever is written
-    for command in (run, ["report", str(values["name"]), "--out", str(tmp_path / "report"), *store]):
-        answer = CliRunner().invoke(app, command)
-        assert answer.exit_code == 0, answer.output
-    answer = CliRunner().invoke(app, [*run, "--set", "seeds=[1]"])
-    assert answer.exit_code == 1 and "a read-only file system" in answer.output, answer.output
-
-
-def test_places_are_absolute_before_they_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    plan, context = planned(RECIPES / "demo.yaml", overrides=["runtime.workers=2"], store="here/store", data=Path("there"))
-    assert (context.store.root, context.data_root) == (str(tmp_path / "here/store"), str(tmp_path / "there"))
-    assert context.runtime.workers == plan.recipe.runtime.workers == 2
-    assert planned(RECIPES / "demo.yaml", overrides=["sweep={}"], store="here")[0].recipe.sweep == {}
-
-
 def test_being_stopped_ends_the_driver_in_order() -> None:
     before = signal.getsignal(signal.SIGTERM)
     try:
@@ -94,22 +47,6 @@ def test_being_stopped_ends_the_driver_in_order() -> None:
             signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-def test_the_forecast_holds_what_a_run_writes(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    keys = frozenset(stage.key for stage in plan.stages)
-    estimate = disk_estimate(plan, context, keys)
-    one, two = (disk_estimate(plan, context, keys, at_once=number).least for number in (1, 2))
-    run_local(plan, context)
-    trained = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts("train"))
-    written = sum(sum(artifact.record.files.values()) for artifact in context.store.artifacts())
-    trainings = sum(isinstance(stage, Train) for stage in plan.stages)
-    assert 0.3 * trained < estimate.encoders < 1.5 * trained  # a tiny encoder's tokenizer and card weigh as much as it does
-    assert estimate.checkpoints == two - one == CHECKPOINT_BYTES * CHECKPOINTS * (estimate.encoders / 4 / trainings)
-    assert written < estimate.encoders + estimate.others
-    nothing = disk_estimate(plan, context, frozenset())
-    assert nothing == DiskEstimate(encoders=0, checkpoints=0, others=0) and "checkpoints" not in nothing.line(None)
 
 
 def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refused(tmp_path: Path) -> None:
@@ -121,20 +58,6 @@ def test_a_disk_that_may_be_too_small_is_reported_and_one_that_is_too_small_refu
     with pytest.raises(StoreError, match="1 EB"):
         ArtifactStore(tmp_path).check_writable(needed_bytes=10**18)
     assert (ArtifactStore(tmp_path / "not" / "yet").free_bytes() or 0) > 0
-
-
-def test_a_search_whose_finalists_find_no_room_does_not_begin(
-    tmp_path: Path, tiny_encoder_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store")
-    reported: list[str] = []
-    free = search_disk_estimate(planned, context, {}).least + 1
-    monkeypatch.setattr(ArtifactStore, "free_bytes", lambda store: free)
-    pretended(planned, context, print_line=reported.append).begin()
-    assert any("too little. It may stop on the way" in line for line in reported)
-    free = 10_000
-    with pytest.raises(StoreError, match=r"found 10 kB free; expected about 1\.\d+ MB"):
-        pretended(planned, context, print_line=reported.append).begin()
 
 
 def test_a_trial_that_fails_stops_only_what_needs_it_and_python_gets_its_error(tmp_path: Path, tiny_encoder_dir: Path) -> None:

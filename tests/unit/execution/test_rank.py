@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,27 +11,20 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-import torch.distributed as dist
 from safetensors.torch import load_file
-from torch import nn
 
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.training import deepspeed_engine, rank, reporter
-from sentdist.execution.training.checkpoint_clock import CheckpointClock
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.execution.training.engines import engine_of
-from sentdist.execution.training.rank import train_as_first_rank
-from sentdist.execution.training.reporter import ProgressReporter
-from sentdist.learning import engine, gradient_buckets
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.training import rank
+from sentdist.execution.training import rank as reporter
+from sentdist.execution.training.rank import ProgressReporter, train_as_first_rank
+from sentdist.execution.training.resume import CheckpointClock
 from sentdist.learning.checkpoint import DevScore
-from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, StepSeconds
-from sentdist.learning.optimization import Optimization
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.ranks import ALONE
+from sentdist.stages.train_setup import ALONE
 from sentdist.tracking.tracker import NullRun
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
@@ -88,15 +79,6 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
     for name, weight in expected.items():
         # one machine, one engine, one number of threads, hence one order of sums: nothing may differ
         torch.testing.assert_close(found[name], weight, rtol=0, atol=0)
-
-
-def test_an_engine_is_made_as_the_runtime_says() -> None:
-    for runtime, expected in (
-        (Runtime(engine="torch"), (TorchEngine, {"device": "cuda:1"})),
-        (Runtime(engine="deepspeed", zero_stage=2), (DeepSpeedEngine, {"device": "cuda:1", "zero_stage": 2})),
-    ):
-        made = engine_of(runtime, "cuda:1")
-        assert isinstance(made, partial) and (made.func, made.keywords) == expected
 
 
 def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,38 +147,17 @@ def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> Non
     clock = CheckpointClock(Runtime(checkpoint_every_s=100.0, log_every=5))
     said = [(clock.is_due(report(step, is_latest=step == 5), votes=100.0), clock.is_owed) for step in (3, 4, 5, 6)]
     assert said == [(False, False), (False, True), (True, False), (False, False)]
-    for leaves in (0, 1):
-        leaving = [False]
-        runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
-        is_leaving = [lambda rank=rank: leaving[0] and rank == leaves for rank in (0, 1)]  # type: ignore[misc]  # noqa: B023
-        clocks = [CheckpointClock(runtime, rank=rank, is_leaving=is_leaving[rank]) for rank in (0, 1)]
+    leaving = [False]
+    runtime = Runtime(checkpoint_every_s=100.0, log_every=5)
+    clocks = [CheckpointClock(runtime, rank=rank, is_leaving=lambda rank=rank: leaving[0] and rank == 1) for rank in (0, 1)]  # type: ignore[misc]
 
-        def are_due(clocks: list[CheckpointClock] = clocks) -> list[bool]:
-            votes = sum(clock.vote() for clock in clocks)
-            return [clock.is_due(report(4), votes=votes) for clock in clocks]
+    def are_due() -> list[bool]:
+        votes = sum(clock.vote() for clock in clocks)
+        return [clock.is_due(report(4), votes=votes) for clock in clocks]
 
-        assert are_due() == [False, False]
-        leaving[0] = True
-        assert are_due() == are_due() == [True, True], "still owed: none was written"
-        for clock in clocks:
-            clock.restart()
-        assert are_due() == [False, False]
-
-
-def test_deepspeed_computes_on_the_gpu_that_the_worker_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second worker of a host, where each has two GPUs: Ray Train gives it number 2 of the four that it sees."""
-    reported: list[str] = []
-
-    def initialize(*, model: nn.Module, **_: Any) -> tuple[Any, ...]:
-        reported.append(os.environ["LOCAL_RANK"])  # which names the GPU: deepspeed/runtime/engine.py, _set_distributed_vars
-        return SimpleNamespace(module=model, destroy=lambda: None), None, None, None
-
-    monkeypatch.setattr(dist, "is_initialized", lambda: True)
-    monkeypatch.setattr(nn.Linear, "to", lambda self, *_, **__: self)
-    for module in (deepspeed_engine, engine, gradient_buckets):
-        monkeypatch.setattr(module, "rank_and_world_size", lambda: (1, 2))
-    monkeypatch.setattr(deepspeed_engine, "_import_deepspeed", lambda device: SimpleNamespace(initialize=initialize))
-    for device in ("cuda:2", "cpu"):
-        monkeypatch.setenv("LOCAL_RANK", "1")
-        DeepSpeedEngine(nn.Linear(2, 2), Optimization(num_steps=1), device=torch.device(device))
-    assert reported == ["2", "1"]
+    assert are_due() == [False, False]
+    leaving[0] = True
+    assert are_due() == are_due() == [True, True], "still owed: none was written"
+    for clock in clocks:
+        clock.restart()
+    assert are_due() == [False, False]

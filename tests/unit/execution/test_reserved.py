@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -16,16 +15,16 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.execution import build_stage, reserved
-from sentdist.execution.board.submission import Submission
+from sentdist.execution.board.submissions import Submission
 from sentdist.execution.demand import Demand
-from sentdist.execution.parallel import embed, shards
+from sentdist.execution.parallel import shards
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.training import member, rank
-from sentdist.plan.runtime import Runtime
-from sentdist.stages import local, train_here
+from sentdist.execution.training import worker_group as member
+from sentdist.plan.sections import Runtime
+from sentdist.stages import local
+from sentdist.stages import rungs as train_here
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.tracker import NullRun
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import RecordingSink
 
@@ -60,25 +59,12 @@ def _follow(stage: Any, context: Context) -> object:
 
 PLACES = {
     "a training in this process": Place("train", (train_here, "train_here"), local.build_here, "micro_batch"),
-    "another stage in this process": Place("scores", (local, "build_in_process"), local.build_here, "tokens_per_batch"),
     "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
-    "the first worker of a group": Place(
-        "train",
-        (rank, "train_rank"),
-        lambda stage, context: rank.train_as_first_rank(stage, Mock(context=context), Mock(order=None), NullRun()),
-        "micro_batch",
-    ),
     "another worker of a group": Place("train", (member, "train_rank"), _follow, "micro_batch"),
     "a worker that makes shards": Place(
         "bank",
         (shards, "worker_body"),
         lambda stage, context: shards.ShardMaker(stage, context, 10, None, None).work(0),
-        "tokens_per_batch",
-    ),
-    "a worker that embeds sentences": Place(
-        "scores",
-        (embed, "embed_here"),
-        lambda stage, context: embed.SentenceEmbedder(stage, context, "").work((0, ["a man"])),
         "tokens_per_batch",
     ),
 }
@@ -124,21 +110,6 @@ def test_a_gpu_that_torch_cannot_use_is_reported_and_nothing_runs_on_the_cpu_ins
         use_reserved(demand(1.0))
 
 
-def test_a_worker_computes_with_no_numbers_that_take_a_cpu_long() -> None:
-    """In none of its threads, of which all but one are torch's."""
-    found: list[float] = []
-
-    def work() -> None:  # a thread of its own, as the first that a worker's process computes in
-        use_reserved(Demand(way="task", workers=1, num_cpus=2.0, num_gpus=0.0))
-        found.append(float((torch.full((1_000_000,), 1e-42) * 1.0).count_nonzero()))
-
-    before, thread = torch.get_num_threads(), Thread(target=work)
-    thread.start()
-    thread.join()
-    torch.set_num_threads(before)
-    assert found == [0.0]
-
-
 @pytest.mark.parametrize("name", PLACES)
 def test_the_error_for_a_full_gpu_names_a_field_and_a_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = PLACES[name]
@@ -148,13 +119,3 @@ def test_the_error_for_a_full_gpu_names_a_field_and_a_number(name: str, tmp_path
     context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", gpus_per_worker=1))
     with pytest.raises(ResourceError, match=rf"8\.0 GiB, 1\.0 GiB free, full with .*runtime\.{place.field}=\d"):
         place.build(one_of_each()[place.kind], context)
-
-
-def test_what_a_stage_held_of_a_gpu_is_given_back_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That one may be built by another process, which finds the GPU full otherwise."""
-    happened: list[str] = []
-    for module, name in ((train_here, "train_here"), (local, "build_in_process"), (local, "give_back_gpu_memory")):
-        monkeypatch.setattr(module, name, Mock(side_effect=lambda *_, name=name, **__: happened.append(name)))
-    for kind in ("train", "scores"):
-        local.build_here(one_of_each()[kind], Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch")))
-    assert happened == ["train_here", "give_back_gpu_memory", "build_in_process", "give_back_gpu_memory"]

@@ -4,37 +4,31 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from sentdist.errors import DataError, RecipeError, StoreError
-from sentdist.execution.searching import prices
-from sentdist.execution.searching.budgets import Finalists, check_budget
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.old_rungs import drop_left, keep_curve_of
-from sentdist.execution.searching.prices import Forecasts, StoreBefore, spent_on
-from sentdist.plan.stage import Json, Stage, topological
+from sentdist.errors import DataError
+from sentdist.execution.searching import budgets as prices
+from sentdist.execution.searching.budgets import Forecasts, StoreBefore, spent_on
+from sentdist.execution.searching.conductor import drop_left, keep_curve_of
+from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Train, to_share
 from sentdist.plan.suggestions import PlannedSearch
 from sentdist.stages.rung_records import RungScore, rung_score
-from sentdist.store.curves import read_pruned_curve
 from sentdist.store.record import Record
-from sentdist.store.searches import Finalist, FinalistsChosen, RungReached, SearchTrial, TrialState
+from sentdist.store.searches import RungReached, SearchTrial, TrialState, read_pruned_curve
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import pretended, tiny_search
 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
-SEEDS: dict[str, Json] = ONLY | {"seeds": [0, 1, 2, 3, 4, 5]}
 SPACE: Json = {"training.learning_rate": {"log": [1e-4, 1e-2]}}
 TRAINED = 144  # sentences of a training of one epoch: three columns, six batches of eight
 NOTHING = StoreBefore(places=frozenset(), since=None)
-WRONG = DataError(where="here", found="this", expected="that", remedy="None.")
 
 
 @pytest.fixture(scope="module")
@@ -50,12 +44,6 @@ def _train_with_rungs(store: ArtifactStore) -> Train:
             (folder / "checkpoint" / "history.jsonl").write_text(f"until {share}")
             store.commit(to_share(train, share), folder, seconds=1.0, runtime={}, environment={}, results={})
     return train
-
-
-@pytest.fixture
-def tenth_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That is what a training takes; what only encodes takes no time."""
-    monkeypatch.setattr(prices, "speed_of", lambda store, kind: TRAINED / 360.0 if kind.kind == "train" else 1e12)
 
 
 @pytest.fixture
@@ -133,54 +121,9 @@ def test_finalists_came_to_their_end_and_of_equals_the_earlier_is_chosen(tmp_pat
         for share in shares:
             conductor.arrive(trial.number, share, RungScore(step=1, dev=dev, last=dev, sentences=1, seconds=1.0))
         if number == 1:
-            conductor.fail(1, WRONG)
+            conductor.fail(1, DataError(where="here", found="this", expected="that", remedy="None."))
     assert [conductor.trial(number).state for number in range(5)] == ["finished", "failed", "pruned", "finished", "finished"]
     assert [(one.place, one.number) for one in conductor.choose()] == [(1, 3), (2, 4), (3, 0)]
-
-
-def test_of_two_submissions_at_once_the_earlier_one_ends(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    """Else trials get each other's scores, for both give them the same numbers."""
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path)
-    earlier, later = pretended(planned, context), pretended(planned, context)
-    earlier.begin()
-    assert earlier.next() is not None
-    later.begin()
-    with pytest.raises(StoreError, match="lines of another process"):
-        earlier.next()
-    earlier.stop()
-    assert later.next() is not None
-
-
-def test_who_suggests_learns_what_became_of_all_that_was_suggested(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    reported: list[tuple[str, float | None]] = []
-    rates: list[Json] = [0.001, 0.002, 0.003, 0.004, 0.001]  # the last one again
-    suggester: Any = SimpleNamespace(
-        ask=lambda name: {"training.learning_rate": rates.pop(0)} if rates else None,
-        tell=lambda name, score, *, rung: None,
-        end=lambda name, score, *, is_pruned=False: reported.append((name, score)),
-    )
-    options: dict[str, Any] = {"samples": 2, "space": SPACE, "halving": {"rungs": [0.5, 1.0], "keep": 0.5}, "prefer_cheaper": True}
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, **options)
-    conductor = Conductor(planned, context, lambda axes: suggester, print_line=lambda line: None)
-    conductor.begin()
-    trial = conductor.next()
-    assert trial is not None and trial.suggestion == {"training.learning_rate": 0.001}, "all cost the same"
-    assert reported == [("fine_tuned-1", None), ("fine_tuned-2", None), ("fine_tuned-3", None)], "they are no trials"
-    conductor.arrive(0, 0.5, RungScore(step=1, dev=50.0, last=50.0, sentences=1, seconds=1.0))
-    conductor.fail(0, WRONG)
-    assert conductor.next() is None
-    assert reported[3:] == [("fine_tuned-0", None), ("fine_tuned-4", None)], "what has failed has no score, nor has the same once more"
-
-
-@pytest.mark.usefixtures("tenth_of_an_hour")
-def test_finalists_have_the_seeds_that_fit_and_those_they_had(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=SEEDS, samples=2, halving=None, space=SPACE)
-    finalists = Finalists(planned, Forecasts(planned, context.store))
-    before = Finalist(number=0, method="fine_tuned", place=1, suggestion={}, dev=50.0, cells={0: "a", 4: "b"})
-    assert finalists.seeds(None) == (0, 1, 2, 3, 4, 5)
-    assert [finalists.seeds(hours) for hours in (0.0, 0.15, 0.35, 9.0)] == [(0,), (0, 1), (0, 1, 2, 3), (0, 1, 2, 3, 4, 5)]
-    assert finalists.seeds(0.15, chosen=FinalistsChosen(finalists=(before,), reason="")) == (0, 1, 4)
-    assert (finalists.price.trainings, finalists.price.sentences) == (5, 5 * TRAINED)
 
 
 def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, Train, Train, Bank]) -> None:
@@ -203,20 +146,6 @@ def test_a_trial_pays_for_what_was_built_for_it(regulated: tuple[PlannedSearch, 
     assert (part.seconds, part.sentences) == (9.0, 2 * entropy.training.batch_size * entropy.corpus.num_columns)
 
 
-def test_nobody_pays_for_what_was_there_before(regulated: tuple[PlannedSearch, Train, Train, Bank]) -> None:
-    entropy = regulated[2]
-    record = _record(entropy, seconds=7.0, results={"num_steps": 6})
-    for since, there, seconds in (
-        (None, True, 0.0),
-        (None, False, 7.0),
-        (1767268800.0, True, 7.0),  # of that very second: 2026-01-01T12:00:00Z
-        (1767268801.0, True, 0.0),
-        (1767268801.0, False, 7.0),  # another host's clock may be behind
-    ):
-        earlier = StoreBefore(places=frozenset({record.place} if there else ()), since=since)
-        assert spent_on(entropy, _store(record), earlier=earlier, known=set()).seconds == seconds
-
-
 def test_a_forecast_is_of_what_the_store_lacks(
     regulated: tuple[PlannedSearch, Train, Train, Bank], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,57 +162,3 @@ def test_a_forecast_is_of_what_the_store_lacks(
     assert forecasts.seconds(train) == pytest.approx(2 * TRAINED / 10 + encoded / 40)
     lacks_one = Forecasts(planned, _store(_record(entropy, seconds=1.0, results={})))
     assert lacks_one.sentences(train) == TRAINED and lacks_one.seconds(train) == pytest.approx(TRAINED / 10 + encoded / 40)
-    del speeds["bank"]
-    stages = topological((train,))
-    assert Forecasts(planned, _store()).whole_seconds(stages) == pytest.approx(2 * TRAINED / 10 + encoded / 30), (
-        "three are encoded while one is trained on"
-    )
-
-
-def test_the_price_of_finalists_counts_what_a_training_takes_beside_its_steps(
-    regulated: tuple[PlannedSearch, Train, Train, Bank], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only steps were counted: `tune --budget 2m` on few rows took three minutes."""
-    planned, train, entropy, _ = regulated
-    monkeypatch.setattr(prices, "speed_of", lambda store, kind: 10.0)
-    whole = _record(entropy, seconds=9.0, results={"seconds.forward": 2.0, "seconds.backward": 3.0, "sentences_per_s": 10.0})
-    resumed = _record(train, seconds=30.0, results={"seconds.forward": 4.0, "seconds_before": 20.0, "sentences_per_s": 10.0})
-    old = _record(train, seconds=99.0, results={"sentences_per_s": 10.0})
-    for records, beside in (([], 0.0), ([old], 0.0), ([whole], 4.0), ([whole, resumed], 5.0)):
-        assert Forecasts(planned, _store(*records)).whole_seconds([entropy, train]) == pytest.approx(2 * TRAINED / 10 + 2 * beside)
-
-
-@pytest.mark.usefixtures("tenth_of_an_hour")
-def test_what_is_kept_for_finalists(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    options: dict[str, Any] = {"changes": SEEDS, "samples": None, "halving": None, "space": SPACE}
-    for hours, finalists, at_once, left in (
-        (2.0, 1, 1, 1.5),  # the five other seeds
-        (0.6, 1, 1, 0.3),  # half is for trials
-        (0.3, 1, 1, 0.2),  # twice the time of the first trial
-        (4.0, 2, 1, 3.0),
-        (2.0, 1, 100, 1.9),  # no faster than one training
-    ):
-        options |= {"budget": {"hours": hours}, "finalists": finalists}
-        planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / f"{hours} {finalists} {at_once}", **options)
-        assert pretended(planned, context, clock=lambda: 0.0, at_once=at_once).hours_left == pytest.approx(left)
-    for name, enough, too_little in (("sentences", TRAINED, TRAINED - 1), ("hours", 0.1, 0.0999)):
-        for number, outcome in ((enough, nullcontext()), (too_little, pytest.raises(RecipeError, match="for a trial of each method"))):
-            planned, context = tiny_search(tiny_encoder_dir, data, tmp_path / "enough", **options | {"budget": {name: number}})
-            with outcome:
-                assert check_budget(planned, Forecasts(planned, context.store))
-
-
-def test_the_first_trial_comes_to_its_end_beyond_the_budget(tmp_path: Path, data: Path, tiny_encoder_dir: Path) -> None:
-    now, said = [0.0], list[str]()
-    planned, context = tiny_search(tiny_encoder_dir, data, tmp_path, changes=ONLY, samples=None, budget={"hours": 1.0}, space=SPACE)
-    conductor = pretended(planned, context, clock=lambda: now[0], print_line=said.append)
-    conductor.begin()
-    trial = conductor.next()
-    assert trial is not None
-    conductor.arrive(trial.number, 0.3, RungScore(step=2, dev=50.0, last=50.0, sentences=43, seconds=9.0))
-    now[0] = 1.25 * 3600
-    assert conductor.hours_left == pytest.approx(0.25)
-    assert conductor.next() is None and conductor.reason == "the budget of 60 min is spent", "no other trial begins"
-    conductor.arrive(trial.number, 1.0, RungScore(step=6, dev=60.0, last=60.0, sentences=144, seconds=20.0))
-    assert any("has come to its end 15 min after the budget's" in line for line in said), said
-    assert conductor.hours_left == 0.0 and len(conductor.choose()) == 1

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
-from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
-from sentdist.data.targets import read_counts
-from sentdist.errors import DataError
-from sentdist.execution.cluster import own_cluster
+from sentdist.execution.cluster import address as own_cluster
 from sentdist.execution.cluster.address import LocalNode
-from sentdist.execution.parallel import embed, embed_shared, sharing
+from sentdist.execution.parallel import sharing
 from sentdist.execution.parallel.pool import rows_per_part
-from sentdist.execution.parallel.shards import ShardMaker, build_over_ranks
+from sentdist.execution.parallel.shards import build_over_ranks
 from sentdist.execution.parallel.sharing import MANY_SENTENCES, shared_out
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Targets
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
-from sentdist.stages.scores.embed_sentences import Embed
 from sentdist.stages.sharded import body_of, build_in_shards, shard_name
 from sentdist.store.store import ArtifactStore
 from tests.support.rank_threads import on_ranks
@@ -86,27 +79,6 @@ def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context],
     assert all((tmp_path / name).read_bytes() == (cut / name).read_bytes() for name in names)
 
 
-def test_workers_write_shards_where_they_can_and_hand_them_back_where_they_cannot(tagging: tuple[Targets, Context], tmp_path: Path) -> None:
-    stage, context = tagging
-    (tmp_path / "shards").mkdir()
-    writes, hands = (ShardMaker(stage, context, 40, folder, None) for folder in (tmp_path, None))
-    said, handed = writes.work(2), hands.work(2)
-    assert not said
-    assert [path.name for path in (tmp_path / "shards").iterdir()] == ["00002.npz"], "nothing half written is left"
-    assert (tmp_path / "shards/00002.npz").stat().st_size == len(handed) > 0
-    first, again = read_counts(tmp_path / "shards/00002.npz")[1], read_counts(BytesIO(handed))[1]
-    assert first.names == again.names
-
-
-def test_a_worker_loads_nothing_before_its_first_part_and_its_error_survives_the_way(tagging: tuple[Targets, Context]) -> None:
-    stage, context = tagging
-    missing = stage.model_copy(update={"tagger": "no_such_module:tag"})
-    maker = ShardMaker(missing, context, 40, None, None)  # an error here would be reported as the death of an actor
-    with pytest.raises(DataError, match="no_such_module") as raised:
-        maker.work(0)
-    assert type(pickle.loads(pickle.dumps(raised.value))) is DataError
-
-
 def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
     monkeypatch.delenv("PYTORCH_ALLOC_CONF")
@@ -135,38 +107,6 @@ def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, i
                 assert runtime is None and not started
     for num_rows, workers, rows in ((100, 8, 512), (80_000, 2, 10_000), (10_000_000, 2, 65_536)):  # of a part: four for each worker
         assert rows_per_part(num_rows, Runtime(workers=workers)) == rows
-
-
-def test_many_sentences_of_an_evaluation_go_over_all_gpus_and_the_few_of_a_probe_do_not(
-    started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    made: list[tuple[str, object]] = []
-
-    def making(where: str) -> Callable[..., Embed]:
-        def make(stage: object, context: Context, *, on_progress: object, tell: Callable[[str], None] = lambda line: None) -> Embed:
-            made.append((where, context.runtime.workers))
-            tell("over 4 workers")
-            return lambda sentences, prompt="": np.full((len(sentences), 1), len(prompt), dtype=np.float32)
-
-        return make
-
-    monkeypatch.setattr(embed_shared, "embed_here", making("here"))
-    monkeypatch.setattr(embed, "embed_over_workers", making("workers"))
-    for num_sentences, has_gpu, is_shared in (
-        (MANY_SENTENCES, True, True),
-        (MANY_SENTENCES - 1, True, False),
-        (MANY_SENTENCES, False, False),
-    ):
-        made.clear()
-        context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch").with_gpus(float(has_gpu)))
-        reported: list[str] = []
-        embeds = embed_shared.embed_on_all_gpus(Mock(), context, devices="on a GPU", tell=reported.append)
-        assert not made and not reported, "before it is known how many there are"
-        for sentences in (["a"] * num_sentences, ["b"], ["c"]):
-            assert np.array_equal(embeds(sentences, "query: "), np.full((len(sentences), 1), len("query: "))), "behind their prompt"
-        assert reported == (["over 4 workers"] if is_shared else ["on a GPU"])
-        assert made == ([("workers", 4), ("here", 1)] if is_shared else [("here", 1)])
-    assert len(started) == 1
 
 
 def test_the_shards_of_a_group_are_those_of_one_process(

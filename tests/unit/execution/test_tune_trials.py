@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,23 +15,24 @@ import pytest
 from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
-from sentdist.errors import ResourceError, StoreError, SweepStopped
+from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
+from sentdist.execution import sweep as driver
 from sentdist.execution import trials
 from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.submission import Submission
-from sentdist.execution.cluster.names import HEAD
+from sentdist.execution.board.submissions import Submission
+from sentdist.execution.cluster.nodes import ClusterNodes, Node
 from sentdist.execution.searching import on_cluster
 from sentdist.execution.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
-from sentdist.execution.tune_run import LOST_ACTORS, STOPPED, report_end, take_failure
+from sentdist.execution.sweep_end import TrialOutcome
+from sentdist.execution.trials import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.plan.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.store import ArtifactStore
-from tests.support.planning import plan_of, small_recipe
+from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
-WRONG = StoreError(where="here", found="this", expected="that", remedy="None.")
 
 
 @pytest.fixture(scope="module")
@@ -120,26 +121,6 @@ def test_each_trial_without_scores_has_an_error(plan: Plan, submission: Submissi
     assert not lines and {type(outcomes[trial.key].error) for trial in plan.trials[1:]} == {SweepStopped}
 
 
-def test_a_trial_tells_tune_of_its_own_training_alone(plan: Plan, submission: Submission, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scheduler judges a trial by what it reports: dev scores of the regulators that it shares with others are none of them."""
-    trial = next(one for one in plan.trials if getattr(one.scores.encoder, "banks", ()))
-    events = [
-        SimpleNamespace(what="dev", key=key, step=step, score=10.0 * step)
-        for key, step in (("of another", 1), (trial.scores.encoder.key, 2))
-    ]
-    board = Mock(follow=lambda stage: [*events, SimpleNamespace(what="step", key=trial.scores.encoder.key, step=3)])
-    monkeypatch.setattr(trials, "BoardClient", lambda *_: board)
-    monkeypatch.setattr(trials, "report_end", lambda board: nullcontext())
-    shown: list[dict[str, float]] = []
-    monkeypatch.setattr(tune, "report", shown.append)
-    store = submission.context.store
-    with store.staged() as folder:
-        (folder / "data").write_text("")
-        store.commit(trial.scores, folder, seconds=0.0, runtime={}, environment={}, results={"stsb": 81.0, "chosen": "by dev"})
-    trials._run_trial({"trial": trial.key}, {trial.key: trial}, submission, Mock())
-    assert shown == [{"step": 2, "dev_score": 20.0}, {"stsb": 81.0}]
-
-
 def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypatch: pytest.MonkeyPatch) -> None:
     shown: list[dict[str, Any]] = []
     monkeypatch.setattr(tune, "report", shown.append)
@@ -152,19 +133,6 @@ def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypa
     with report_end(board):
         raise SweepStopped(where="here", found="this", expected="that", remedy="None.")
     assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None
-
-
-def test_a_search_that_ends_leaves_its_board_and_no_process(search: Search) -> None:
-    for ends in (None, KeyboardInterrupt(), RuntimeError("a bug")):
-        for stand_in in (search.board, search.kill):
-            stand_in.reset_mock()
-        search.does = Mock(side_effect=ends)
-        with pytest.raises(type(ends)) if ends else nullcontext():
-            search.run()
-        search.board.leave.assert_called_once_with()
-        search.kill.assert_called_once_with(search.remote.return_value.return_value.remote.return_value)
-        assert search.remote.call_args.kwargs == {"num_cpus": 0, "resources": HEAD}, "where it is not lost with a host"
-        assert search.config.max_concurrent_trials == 3
 
 
 def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search) -> None:
@@ -186,35 +154,125 @@ def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(sea
     assert number == 7 and isinstance(error, ResourceError)
 
 
-def test_a_search_that_cannot_be_noted_ends_with_what_kept_it_from_that(search: Search) -> None:
-    search.conductor.arrive.side_effect = search.conductor.fail.side_effect = WRONG
-
-    def arrives(scheduler: Any, stopper: Any) -> None:
-        assert scheduler.on_trial_result(None, TRIAL, _at(0.3)) == TrialScheduler.STOP and stopper.stop_all()
-
-    def fails(scheduler: Any, stopper: Any) -> None:
-        scheduler.on_trial_error(None, TRIAL)
-        assert stopper.stop_all()
-
-    for search.does in (arrives, fails):
-        with pytest.raises(StoreError) as raised:
-            search.run()
-        assert raised.value is WRONG
+SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
 
 
-def test_a_search_ends_with_its_hours(search: Search) -> None:
-    found: list[bool] = []
-    search.does = lambda scheduler, stopper: found.append(stopper.stop_all())
-    for search.conductor.hours_left in (None, 1.5, 0.0):
-        search.conductor.next.reset_mock()
-        search.run()
-        assert search.conductor.next.called == found[-1], "which says why"
-    assert found == [False, False, True]
+class Driver:
+    """Drives a plan whose trials end as `trials` says."""
 
-    def stops(scheduler: Any, stopper: Any) -> None:
-        assert stopper("1", {STOPPED: True}) and stopper.stop_all()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+        self.plan: Plan = plan_of(small_recipe())
+        self.context = Context(store=ArtifactStore(folder / "store"), runtime=self.plan.recipe.runtime)
+        self.board, self.tracker, self.overlaps = Mock(), Mock(warnings=()), Mock()
+        self.lines: list[str] = []
+        self.trials: Callable[..., dict[str, TrialOutcome]] = lambda *_, **__: {}
+        self.nodes = ClusterNodes(living=(Node(cpus=8.0),), to_come=(Node(cpus=8.0),))
+        monkeypatch.setattr(driver, "cluster_growth", lambda: self.nodes)
+        monkeypatch.setattr(driver, "BoardClient", self.board)
+        monkeypatch.setattr(driver, "printed_events", lambda *_, **__: nullcontext())
+        monkeypatch.setattr(driver, "_build_overlaps", self.overlaps)
+        monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
+        monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(driver, "disk_estimate", self._estimate)
+        monkeypatch.setattr("sentdist.execution.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
+        self.least, self.at_once = 0, 0
 
-    search.conductor.hours_left, search.does = None, stops
-    with pytest.raises(SweepStopped):
-        search.run()
-    search.conductor.stop.assert_called_once_with(), "its hours rest"
+    def _estimate(self, *_: Any, at_once: int) -> Any:
+        self.at_once = at_once
+        return SimpleNamespace(least=self.least, warning=lambda free: None)
+
+    def run(self) -> Any:
+        return driver.run_sweep(self.plan, self.context, tracker=self.tracker, print_line=self.lines.append)
+
+    def ends(self, error: BaseException | None) -> None:
+        self.trials = lambda trials, *_, **__: {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=error) for trial in trials}
+
+
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
+    return Driver(monkeypatch, tmp_path)
+
+
+def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
+    """What such a cluster gives the fine-tuning of the demo."""
+    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    plan = shipped_plan(RECIPES / "demo.yaml", *settings)
+    plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
+    keys = frozenset(stage.key for stage in plan.stages)
+    context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
+    return driver.allocate(plan, context, keys, work=driver._work_of(plan, plan.trials, keys))
+
+
+def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
+    ends: tuple[tuple[BaseException | None, bool, str | None], ...] = (
+        (None, False, None),
+        (DataError(**SAID), True, None),
+        (SweepStopped(**SAID), False, "stopped"),
+    )
+    for error, failed, ended in ends:
+        driven.tracker.reset_mock()
+        driven.board.reset_mock()
+        driven.ends(error)
+        driven.run()
+        keys = [call.args[0] for call in driven.tracker.fail.call_args_list]
+        assert sorted(keys) == (sorted(trial.key for trial in driven.plan.trials) if failed else [])
+        driven.tracker.finish_sweep.assert_called_once_with(ended)
+        driven.board.return_value.leave.assert_called_once_with()
+    driven.overlaps.side_effect = StoreError(**SAID)
+    assert driven.run().name == driven.plan.recipe.name, "the summary is reported where overlaps cannot be counted"
+    assert any("could not be counted" in line for line in driven.lines)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("a bug")])
+def test_a_driver_that_is_ended_leaves_its_board_and_says_that_it_was_stopped(error: BaseException, driven: Driver) -> None:
+    """Else work that nobody waits for goes on for a minute, and the run stays one that runs."""
+    driven.trials = Mock(side_effect=error)
+    with pytest.raises(type(error)):
+        driven.run()
+    driven.board.return_value.leave.assert_called_once_with()
+    driven.tracker.finish_sweep.assert_called_once_with("stopped")
+
+
+def test_a_store_without_room_is_refused_before_anything_is_begun(driven: Driver) -> None:
+    driven.least = 2**62
+    with pytest.raises(StoreError):
+        driven.run()
+    assert driven.at_once == 16, "every training that is at work keeps checkpoints"
+    driven.nodes = ClusterNodes(living=(Node(cpus=0.0),))
+    with pytest.raises(ResourceError):  # a cluster that can carry nothing
+        driven.run()
+    assert not driven.board.called and not driven.tracker.begin_sweep.called
+
+
+def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = (Node(cpus=8, gpus=1), Node(cpus=8, gpus=1, old_gpu="T4"))
+    with pytest.raises(ResourceError, match="T4"):
+        _allocated(monkeypatch, tmp_path, old, "training.precision=bf16")
+    _allocated(monkeypatch, tmp_path, old, "training.precision=bf16", "runtime.device=cpu")
+    mixed = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
+    found = _allocated(monkeypatch, tmp_path, mixed, "runtime.gpu_type=H100", "seeds=[0,1,2]")
+    assert found.devices == "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"
+    for gib, share in ((80, 0.1), (4, 0.4)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
+        found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
+        assert found.context.runtime.gpus_per_worker == share
+        assert any("A worker takes about" in note for note in found.notes) == (share != 0.1)
+
+
+def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
+    nodes = (Node(cpus=16, gpus=8),)
+    for settings, line in (
+        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
+        (
+            ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
+            "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
+        ),
+    ):
+        assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
+    plan = plan_of(small_recipe(runtime={"engine": "torch"}))
+    keys = frozenset(stage.key for stage in plan.stages)
+    assert driver.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
+    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
+    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
+        assert driver.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

@@ -7,12 +7,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-from sentdist.errors import DataError
 from sentdist.execution import tuning
+from sentdist.execution.build_recipe import LocalBackend
 from sentdist.execution.tuning import Settings, Tuning
-from sentdist.execution.workplaces import ThisProcess
 
 BUDGET = 480.0
 DEFAULT, OTHER = Settings(method="contrastive"), Settings(method="contrastive", suggestion={"training.epochs": 3})
@@ -27,7 +24,7 @@ class Pretended(Tuning):
         request = SimpleNamespace(asked=SimpleNamespace(trials=None, recipe_name="mine"))
         super().__init__(
             request,
-            ThisProcess(),
+            LocalBackend(),
             store="",
             data=None,
             print_line=lambda line: None,
@@ -77,14 +74,3 @@ def test_the_time_is_used_and_kept() -> None:
     alone = Pretended(expected={str(DEFAULT): 455.0})
     alone.run()
     assert alone.best is not None and len(alone.best.trials) == 1, "a training that takes all the time"
-
-
-def test_what_fails_after_the_first_training_is_reported_and_costs_no_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(self: Tuning, seconds: float) -> None:
-        raise DataError(where="search", found="nothing", expected="a score", remedy="Look.")
-
-    monkeypatch.setattr(Pretended, "_search_for", fail)
-    found, lines = Pretended(expected={str(DEFAULT): 20.0}), list[str]()
-    found._print = lines.append
-    found.run()
-    assert found.best is not None and len(found.best.trials) == 1 and lines[-1].startswith("FAILED  search: ")

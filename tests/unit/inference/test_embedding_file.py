@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
-from sentdist.inference.outputs import check_output
+from sentdist.inference.export import check_output
 from sentdist.plan.stage import Json
 
 FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}
@@ -23,18 +23,6 @@ def _write(path: Path, embeddings_SD: np.ndarray, *, dtype: str = "float32", ids
             writer.write(embeddings_SD[first : first + 3], None if ids is None else ids[first : first + 3])
 
 
-def test_an_array_is_read_as_it_was_written(tmp_path: Path) -> None:
-    for num_rows in [1, 3, 1000]:
-        for dtype in ["float32", "float16"]:
-            embeddings = np.random.default_rng(0).normal(size=(num_rows, 5)).astype(np.float32)
-            _write(tmp_path / "a.npy", embeddings, dtype=dtype)
-            found = open_embeddings(tmp_path / "a.npy")
-            assert isinstance(found, np.memmap)
-            assert not found.flags.writeable
-            np.testing.assert_array_equal(found, embeddings.astype(dtype))
-            np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), embeddings.astype(dtype))
-
-
 def test_a_table_holds_ids_embeddings_and_facts(tmp_path: Path) -> None:
     for dtype in ["float32", "float16"]:
         embeddings = np.random.default_rng(0).normal(size=(7, 4)).astype(dtype)
@@ -43,16 +31,6 @@ def test_a_table_holds_ids_embeddings_and_facts(tmp_path: Path) -> None:
         assert table["id"].to_pylist() == [f"d{number}" for number in range(7)]
         np.testing.assert_array_equal(np.array(table["embedding"].to_pylist(), dtype=dtype), embeddings)
         assert json.loads((table.schema.metadata or {})[b"sentdist"]) == FACTS
-
-
-@pytest.mark.parametrize("name", ["a.npy", "a.parquet"])
-def test_a_writer_that_fails_leaves_nothing_and_touches_nothing(name: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text("what was there")
-    with pytest.raises(KeyboardInterrupt), embedding_writer(tmp_path / name, width=2, dtype="float32", facts={}, with_ids=False) as writer:
-        writer.write(np.ones((2, 2), dtype=np.float32), None)
-        raise KeyboardInterrupt
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert (tmp_path / name).read_text() == "what was there"
 
 
 def test_what_float16_cannot_hold_is_refused(tmp_path: Path) -> None:
@@ -89,7 +67,7 @@ def test_files_that_hold_no_embeddings_are_named(tmp_path: Path) -> None:
 def test_where_nothing_can_be_written_is_reported_before(tmp_path: Path) -> None:
     (tmp_path / "a.npy").touch()
     for path, words in (
-        (tmp_path / "a.npy", "there already"),
+        (tmp_path / "a.npy", "an existing file"),
         (tmp_path / "a.csv", "suffix"),
         (tmp_path / "b" / "a.npy", "no such folder"),
     ):

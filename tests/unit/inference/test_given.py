@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from sentdist.errors import DataError, RecipeError, StoreError
-from sentdist.inference.averaged import average_encoders
-from sentdist.inference.given import given_embeddings, given_sentences
+from sentdist.inference.arguments import given_embeddings, given_sentences
+from sentdist.inference.export import average_encoders
 from sentdist.inference.opening import encoder_folder
-from sentdist.inference.own_files import own_files
+from sentdist.inference.planned_scores import own_files
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store
@@ -36,10 +36,10 @@ def test_what_is_no_list_of_sentences() -> None:
     for given, words in [
         (None, "found a NoneType"),
         ([], "found a list of 0"),
-        (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out what is missing: table\['text'\].dropna\(\)"),
+        (["a", None], r"w\[1\]: found None, of type NoneType; expected a str. Leave out missing values: table\['text'\].dropna\(\)"),
         (b"a dog", "found a bytes; expected a list of sentences"),
         (np.array([["a", "b"]]), r"found an array of shape \(1, 2\)"),
-        (["fine", "bad \ud83d"], r"w\[1\]: found half of a surrogate pair"),
+        (["fine", "bad \ud83d"], r"w\[1\]: found a lone surrogate"),
         (["fine", " "], r"w\[1\]: found ' '; expected a sentence with at least one visible character"),
     ]:
         with pytest.raises(DataError, match=words):
@@ -76,13 +76,6 @@ def test_without_a_root_paths_are_what_a_shell_means(here: Path) -> None:
     assert own_files(["sts=../there/test.tsv", "sts=pairs.tsv"], None) == (("sts=there/test.tsv", "sts=here/pairs.tsv"), here)
 
 
-def test_a_path_that_the_root_lacks_is_what_a_shell_means(here: Path) -> None:
-    assert own_files(["sts=./below/more.csv"], here / "data") == (("sts=below/more.csv",), here / "here")
-    assert own_files([f"sts={here}/there/test.tsv@dev"], here / "data") == (("sts=test.tsv@dev",), here / "there")
-    beside = ["scenes-sts", "own=faq.csv", "pairs=hub:owner/name#1@test"]
-    assert own_files(["sts=below/more.csv", *beside], here / "data") == (("sts=below/more.csv", *beside), here / "here")
-
-
 def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path) -> None:
     """In a folder of BEIR's shape, or as three files of one name; and a table without its suffix."""
     for name in ("beir/corpus.jsonl", "beir/queries.jsonl", "beir/qrels/test.tsv", "faq_docs.csv", "faq_queries.csv", "faq_qrels.txt"):
@@ -103,7 +96,7 @@ def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
 
 def test_a_path_beside_tasks_below_the_root_is_refused(here: Path) -> None:
     for other in ["stsb", "sts", "sts=pairs.tsv"]:
-        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a command of its own"):
+        with pytest.raises(RecipeError, match=rf"not below the data root .*, beside {other}, which is.*a separate command"):
             own_files([other, "sts=below/more.csv"], here / "data")
 
 

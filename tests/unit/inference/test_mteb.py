@@ -16,8 +16,7 @@ from typer.testing import CliRunner, Result
 import sentdist
 from sentdist.cli import app
 from sentdist.errors import DataError
-from sentdist.evaluation.metrics import paired_cosines
-from sentdist.evaluation.sts import score_similarities
+from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.plan.specs import EncoderUse
 
@@ -72,7 +71,7 @@ def runs(tiny_roberta_dir: Path, tiny_encoder_dir: Path, tmp_path_factory: pytes
 
 
 def test_scores_of_items_make_mtebs_own_scores(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    from sentdist.inference.mteb_items import Predictions, predicted_scores
 
     first, second = (Predictions.of(str(run.folder)) for run in runs)
     found = predicted_scores((first, second), [CLASSES], tmp_path / "items")
@@ -107,7 +106,7 @@ def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp
     shutil.copytree(first / "results", tmp_path / "bare" / "results")
     encoder = tiny_roberta_dir
     for arguments, message in (
-        (("evaluate", encoder, "--mteb", f"{OURS}:PAIRS", "--out", "out"), "a class of mteb's AbsTask"),
+        (("evaluate", encoder, "--mteb", f"{OURS}:PAIRS", "--out", "out"), "a subclass of mteb's AbsTask"),
         (("evaluate", encoder, "--mteb", STS), "found --mteb without --out"),
         (("evaluate", encoder, "--out", "out"), "found --out without --mteb"),
         (("evaluate", encoder, "--mteb", STS, "--tasks", "sts", "--out", "out"), "found --tasks beside --mteb"),
@@ -135,7 +134,7 @@ def test_mistakes_are_named(runs: tuple[_Run, _Run], tiny_roberta_dir: Path, tmp
 
 
 def test_broken_predictions_say_where(runs: tuple[_Run, _Run], tmp_path: Path) -> None:
-    from sentdist.inference.mteb_predictions import Predictions, predicted_scores
+    from sentdist.inference.mteb_items import Predictions, predicted_scores
 
     shutil.copytree(runs[0].folder / "predictions", tmp_path / "broken")
     broken = next((tmp_path / "broken").rglob("TinySts_predictions.json"))

@@ -15,12 +15,12 @@ from sentence_transformers import SentenceTransformer
 import sentdist
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.embedding_file import check_made_by, embedding_writer, open_embeddings
-from sentdist.inference.prompts import Prompts
+from sentdist.inference.nearest import SameEncoder
+from sentdist.inference.opening import Prompts
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.inference.same_encoder import SameEncoder
-from sentdist.learning.encoder.batch import TokenBatch
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import EncoderUse
 from sentdist.stages.planning.resolve import FileResolver
@@ -124,8 +124,8 @@ def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object]
 
 def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
     for asked, said in [
-        ("passages", r'expected the name of a prompt of it \(query, document, passage\), or a text. Did you mean "passage"'),
-        ("\ud800", "half of a surrogate pair"),
+        ("passages", r'one of its prompts \(query, document, passage\), or a text. Did you mean "passage"'),
+        ("\ud800", "lone surrogate"),
     ]:
         with pytest.raises(DataError, match=said):
             Prompts.of(folder(NAMED), encoder="it").of_sentences(asked)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 
 from sentdist.learning.encoder.flat_attention import Segments, flat_attention
 from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length
-from sentdist.learning.encoder.regularizers import Dropout, dropout, head_scales, heads_of_which_one_is_kept, keep_mask
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.pooling import dropout, head_scales, heads_of_which_one_is_kept
 from tests.support.attended import BANDS, MANY, attended
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.pretend_kernels import KERNELS, aten
-from tests.support.tiny_encoders import SENTENCES
 
 
 @pytest.mark.parametrize(("is_causal", "num_key_heads"), [(False, 12), (True, 3)])
@@ -74,16 +70,6 @@ def test_bands_and_shared_heads_are_one_operation_there_and_give_what_a_cpu_give
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("shape", "p"), [((1000, 999), 0.1), ((1000, 999), 0.9), ((0, 4), 0.5)])
-def test_mask_drops_at_its_rate(p: float, shape: tuple[int, ...]) -> None:
-    torch.manual_seed(0)
-    keep = keep_mask(shape, p, device=CPU)
-    assert keep.shape == shape
-    assert keep.dtype == torch.bool
-    if keep.numel() > 1000:  # five standard deviations of a mean of 999,000 draws
-        assert abs(float((~keep).float().mean()) - p) < 5 * (p * (1 - p) / keep.numel()) ** 0.5 + 1 / 65536
-
-
 def test_dropout_scales_values_and_gradient_alike() -> None:
     torch.manual_seed(0)
     values = torch.ones(400, 100, requires_grad=True)
@@ -92,17 +78,6 @@ def test_dropout_scales_values_and_gradient_alike() -> None:
     assert set(dropped.unique().tolist()) == {0.0, 1.25}
     assert values.grad is not None
     assert torch.equal(values.grad, dropped)
-
-
-def test_every_dropout_of_a_model_is_replaced_and_quiet_at_test(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir, hidden_dropout=0.3, attention_dropout=0.2)
-    modules = [module for module in encoder.modules() if isinstance(module, torch.nn.Dropout)]
-    assert {type(module) for module in modules} == {Dropout}
-    assert {module.p for module in modules} == {0.3, 0.2}
-    encoder.eval()
-    tokens = encoder.tokenize(SENTENCES)
-    with torch.no_grad():
-        assert torch.equal(encoder(tokens), encoder(tokens))
 
 
 def test_head_scales_keep_the_sum_and_never_drop_all() -> None:
@@ -148,12 +123,3 @@ def test_drophead_uses_one_mask_for_all_tokens_of_a_sentence() -> None:
     firsts = torch.stack([sentence[0] for sentence in sentences])
     assert len(firsts.unique(dim=0)) > 1
     assert torch.allclose(firsts.sum(dim=1), torch.tensor(6.0))
-
-
-def test_drophead_changes_what_an_encoder_trains_on_and_not_what_it_says(tiny_encoder_dir: Path) -> None:
-    plain = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.0, hidden_dropout=0.0)
-    dropped = SentenceEncoder.load(tiny_encoder_dir, attention_dropout=0.0, hidden_dropout=0.0, drophead=0.3)
-    tokens = plain.tokenize(SENTENCES)
-    with torch.no_grad():
-        assert not torch.allclose(plain.train()(tokens), dropped.train()(tokens), atol=1e-3)
-        assert torch.equal(plain.eval()(tokens), dropped.eval()(tokens))

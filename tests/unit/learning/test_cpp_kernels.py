@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.band import Band
-from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue
+from sentdist.learning.kernels.interface import AttentionLayout, Band, DropoutMask, QueryKeyValue
 from tests.support.kernel_reference import attended, factors
 
 LENGTHS = [1, 2, 15, 16, 17, 33, 70, 4]
@@ -32,15 +31,6 @@ def near(found: Tensor, expected: Tensor, dtype: torch.dtype) -> None:
 
 def leaves(*tensors: Tensor) -> list[Tensor]:
     return [tensor.double().requires_grad_() for tensor in tensors]
-
-
-@pytest.mark.parametrize(
-    ("heads", "width", "mask", "apart", "longest"),
-    [(3, 8, None, False, None), (2, 32, MASK, True, max(LENGTHS)), (2, 20, MASK, False, 100), (1, 64, MASK, True, None)],
-)
-@pytest.mark.parametrize("dtype", TYPES)
-def test_attention(dtype: torch.dtype, heads: int, width: int, mask: DropoutMask | None, apart: bool, longest: int | None) -> None:
-    _check_attention(dtype, heads, width, mask, apart=apart, longest=longest, band=None)
 
 
 @pytest.mark.parametrize(("before", "after", "longest"), [(None, 0, None), (0, None, 100), (3, 0, 100), (2, 2, None), (200, 1, None)])
@@ -89,38 +79,6 @@ def _check_attention(
         assert leaf.grad is not None
         near(one, leaf.grad, dtype)
     assert torch.equal(cpp_kernels.attention(given, layout, mask, save_for_backward=False)[0], found)
-
-
-@pytest.mark.parametrize("dtype", TYPES)
-@pytest.mark.parametrize(("rows", "mask"), [(1, MASK), (33, MASK), (200, None)])
-def test_add_norm(dtype: torch.dtype, rows: int, mask: DropoutMask | None) -> None:
-    width = 48
-    product, grad_product_input, grad = torch.randn(rows, width).to(dtype), torch.randn(rows, width).to(dtype), torch.randn(rows, width)
-    bias, residual, norm_weight, norm_bias = torch.randn(width), torch.randn(rows, width), torch.randn(width), torch.randn(width)
-    found = cpp_kernels.add_norm(product, bias, mask, residual, norm_weight, norm_bias, epsilon=1e-5, save_for_backward=True)
-    assert found.saved_for_backward is not None
-    grads = cpp_kernels.add_norm_backward(
-        grad, grad_product_input, found.saved_for_backward, norm_weight, mask, dtype=dtype, norm_bias=norm_bias
-    )
-    assert grads.recomputed is not None and torch.equal(grads.recomputed, found.product_input)
-    assert (
-        cpp_kernels.add_norm_backward(grad, grad_product_input, found.saved_for_backward, norm_weight, mask, dtype=dtype).recomputed is None
-    )
-
-    of_product, of_bias, of_residual, of_norm_weight, of_norm_bias = given = leaves(product, bias, residual, norm_weight, norm_bias)
-    summed = (of_product + of_bias) * factors(mask, (rows, width)) + of_residual
-    expected = torch.nn.functional.layer_norm(summed, (width,), of_norm_weight, of_norm_bias, 1e-5)
-    expected.backward(grad.double() + grad_product_input.double())
-    near(found.out, expected, torch.float32)
-    assert torch.equal(found.product_input, found.out.to(dtype))
-    ours = (grads.product, grads.bias, grads.residual, grads.norm_weight, grads.norm_bias)
-    for one, leaf in zip(ours, given, strict=True):
-        assert leaf.grad is not None
-        near(one, leaf.grad, dtype if one is grads.product else torch.float32)
-    without = cpp_kernels.add_norm(product, None, mask, residual, norm_weight, norm_bias, epsilon=1e-5, save_for_backward=False)
-    near(without.out, torch.nn.functional.layer_norm(
-        product.double() * factors(mask, (rows, width)) + residual.double(), (width,), norm_weight.double(), norm_bias.double(), 1e-5
-    ), torch.float32)  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 from pathlib import Path
 
@@ -13,21 +14,21 @@ import torch
 from safetensors.torch import save_file
 from sentence_transformers import SentenceTransformer
 from torch import nn
-from transformers import AutoConfig, AutoModel, AutoModelForTextEncoding, AutoTokenizer
+from transformers import AutoTokenizer
 
 from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
-from sentdist.families import FLAT_FAMILIES, READ_WITHOUT_DECODER
 from sentdist.learning.encoder import encode as encode_module
-from sentdist.learning.encoder import packed_linear
-from sentdist.learning.encoder.batch import collate
-from sentdist.learning.encoder.card import EncoderCard
+from sentdist.learning.encoder import encode as packed_linear
+from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token, why_refused
 from sentdist.learning.encoder.encode import encode, length_sorted
-from sentdist.learning.encoder.packed_linear import packed_linears
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.poolings import POOLINGS
-from tests.support.pooled import pooled, with_dense_layer
+from sentdist.learning.encoder.tokens import UnknownWords, collate
+from sentdist.learning.encoder.write_folder import EncoderCard
+from sentdist.learning.optimization import Learner, Optimization, parameter_groups
+from sentdist.stages.planning.resolve import FileResolver
+from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
-from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, tiny_encoder, word_tokenizer
+from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, WIDTH, released_t5, tiny_encoder, word_tokenizer
 
 CARD = EncoderCard(
     base_model="acme/tiny-bert", base_revision="0123abc", is_on_hub=True,
@@ -39,60 +40,12 @@ CARD = EncoderCard(
 
 
 # float32 sums in another order, through up to seven layers: on a Xeon with AVX-512 one number in 256 was 2.7e-6 of itself away
-ROUNDED = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.mark.parametrize("sentences", [[], [[1], []]])
 def test_collate_refuses_nothing(sentences: list[list[int]]) -> None:
     with pytest.raises(DataError, match=r"no (sentences|token)"):
         collate(sentences)
-
-
-@pytest.mark.parametrize(
-    ("family", "pooling"),
-    [
-        *(("bert", pooling) for pooling in sorted(POOLINGS)),
-        ("qwen3", "last_token"),
-        ("t5", "mean"),
-        *(pytest.param(family, "mean", marks=pytest.mark.nightly) for family in sorted({*FLAT_FAMILIES} - {"bert", "qwen3", "t5"})),
-    ],
-)
-def test_saved_folder_gives_the_same_embeddings_everywhere(family: str, pooling: str, tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path / "base", family, num_hidden_layers=7 if pooling == "cls_last_five" else 2)
-    encoder = SentenceEncoder.load(folder, pooling=pooling, max_length=20)
-    expected = encode(encoder, SENTENCES)
-    encoder.save(tmp_path / "saved", card=CARD)
-    peer = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
-    assert peer.max_seq_length == AutoTokenizer.from_pretrained(tmp_path / "saved").model_max_length == 20
-    np.testing.assert_allclose(peer.encode(list(SENTENCES)), expected, **ROUNDED)
-    again = SentenceEncoder.load(tmp_path / "saved")
-    assert (again.pooling, again.max_length) == ("cls" if pooling == "cls_mlp_train_only" else pooling, 20)
-    np.testing.assert_allclose(encode(again, SENTENCES), expected, **ROUNDED)
-    np.testing.assert_allclose(_by_hand(tmp_path / "saved", pooling), expected, **ROUNDED)
-
-
-def _by_hand(folder: Path, pooling: str) -> np.ndarray:
-    """The folder's embeddings through transformers alone."""
-    inputs = AutoTokenizer.from_pretrained(folder)(list(SENTENCES), padding=True, truncation=True, return_tensors="pt")
-    kind = AutoModelForTextEncoding if AutoConfig.from_pretrained(folder).model_type in READ_WITHOUT_DECODER else AutoModel
-    with torch.no_grad():
-        states = kind.from_pretrained(folder).eval()(**inputs, output_hidden_states=True).hidden_states
-    embeddings = pooled(states, inputs["attention_mask"], pooling)
-    dense = SentenceTransformer(str(folder), device="cpu")[2].linear.state_dict() if (folder / "2_Dense").exists() else {}
-    return with_dense_layer(embeddings, {f"dense.{name}": weight for name, weight in dense.items()}, pooling).numpy()
-
-
-def test_saving_keeps_the_original_weights_and_says_how_it_was_made(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir)
-    encoder.save(tmp_path / "saved", card=CARD)
-    before, after = (AutoModel.from_pretrained(folder).state_dict() for folder in (tiny_encoder_dir, tmp_path / "saved"))
-    assert before.keys() == after.keys()
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    assert not any("pooler" in name for name, _ in encoder.named_parameters())
-    readme = (tmp_path / "saved" / "README.md").read_text()
-    for fact in ("acme/tiny-bert at 0123abc", "nli/triplets (10 rows)", "InfoNCE", "2e-05", "81.25", "base_model: acme/tiny-bert"):
-        assert fact in readme
-    assert "| channels |" not in readme
 
 
 def test_minilm_equals_sentence_transformers(minilm: Path) -> None:
@@ -125,21 +78,6 @@ def test_batches_stay_under_their_budget_and_cover_all() -> None:
     assert all(part.num_tokens <= 12 or part.num_sentences == 1 for _, part in batches)
 
 
-def test_long_sentences_are_truncated_and_counted(tiny_encoder_dir: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder_dir)
-    tokens = encoder.tokenize(["dog", "the dog " * 50, "a cat"], max_length=8)
-    assert tokens.lengths == (3, 8, 4)
-    assert tokens.num_truncated == 1
-    assert encoder.tokenize(["the dog " * 50]).lengths == (MAX_POSITIONS,)
-    np.testing.assert_allclose(encode(encoder, ["the dog " * 50], max_length=5), encode(encoder, ["the dog the"]), atol=2e-6)
-
-
-@pytest.mark.parametrize("empty", ["", "  \t"])
-def test_empty_sentence_is_refused(empty: str, tiny_encoder_dir: Path) -> None:
-    with pytest.raises(DataError, match="sentence 2"):
-        SentenceEncoder.load(tiny_encoder_dir).tokenize(["a dog", empty])
-
-
 def test_missing_folder_names_its_neighbour(tiny_encoder_dir: Path) -> None:
     wrong = tiny_encoder_dir.parent / (tiny_encoder_dir.name + "x")
     with pytest.raises(EncoderError, match="Did you mean") as caught:
@@ -167,7 +105,7 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
     ("pooling", "module", "change", "reported"),
     [
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "Identity"),
-        ("cls_mlp", "2_Dense", {"use_residual": True}, "around which"),
+        ("cls_mlp", "2_Dense", {"use_residual": True}, "residual"),
         ("cls_mlp", "2_Dense", {"out_features": 16}, "width 16"),
         ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "layers from 2"),
     ],
@@ -243,34 +181,11 @@ def test_more_layers_than_there_are_is_refused(tiny_encoder_dir: Path, tmp_path:
 MANY = [f"{sentence} {number}" for number in range(60) for sentence in SENTENCES]
 
 
-def _linears(encoder: SentenceEncoder) -> int:
-    return sum(type(module) is nn.Linear for module in encoder.model.modules())
-
-
 @pytest.fixture
 def plain(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     """Nothing is packed until this is undone."""
     monkeypatch.setattr(packed_linear, "_packs_exactly", lambda matmul_precision: False)
     return monkeypatch
-
-
-@pytest.mark.parametrize("family", ["bert", "gte"])
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-6), ("bf16", 2e-2)])
-def test_embeddings_stay_as_they_are(family: str, precision: str, tolerance: float, plain: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    encoder = SentenceEncoder.load(tiny_encoder(tmp_path, family))
-    assert len(MANY) >= 256
-    expected = encode(encoder, MANY, precision=precision)
-    plain.undo()
-    np.testing.assert_allclose(encode(encoder, MANY, precision=precision), expected, atol=tolerance)
-
-
-def test_minilm_is_packed_whole_and_unpacked_after_an_error(minilm: Path) -> None:
-    encoder = SentenceEncoder.load(minilm)
-    before = list(encoder.model.modules())
-    with pytest.raises(KeyboardInterrupt), packed_linears(encoder.model, "fp32"):
-        assert _linears(encoder) == (0 if torch.backends.mkldnn.is_available() else 36)
-        raise KeyboardInterrupt
-    assert list(encoder.model.modules()) == before
 
 
 def test_no_random_number_is_drawn(tiny_encoder_dir: Path) -> None:
@@ -285,3 +200,162 @@ def test_no_random_number_is_drawn(tiny_encoder_dir: Path) -> None:
 def test_products_that_are_rounded_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed_linear, "product_error", lambda product: 2e-3)
     assert not packed_linear._packs_exactly.__wrapped__("medium")
+
+
+# What one would write, and what is said of it.
+REFUSED: dict[str, tuple[dict[str, object], str]] = {
+    "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read padding"),
+    "trigrams": ({"model_type": "mobilebert"}, "a mobilebert with trigram_input"),
+    "blocks": ({"model_type": "big_bird", "attention_type": "block_sparse"}, "original_full"),
+    "blocks by default": ({"model_type": "big_bird"}, "original_full"),
+    "a language": ({"model_type": "xmod", "languages": ["en_XX", "de_DE"]}, "without default_language.*'de_DE'"),
+    "another width": ({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512}, "word_embed_proj_dim=512"),
+    "distances": ({"model_type": "bert", "position_embedding_type": "relative_key"}, "a bert with position_embedding_type='relative_key'"),
+    "Jina v2": ({"model_type": "bert", "position_embedding_type": "alibi"}, "computes as if it were absolute"),
+    "Jina v3's code": ({"model_type": "xlm-roberta", "position_embedding_type": "rotary"}, "jinaai/jina-embeddings-v3-hf"),
+    "GTE's code": ({"model_type": "new", "position_embedding_type": "rope"}, "model_type gte"),
+    "Nomic v2": ({"model_type": "nomic_bert", "activation_function": "gelu"}, "activation_function='gelu'.*'swiglu'"),
+    "many kinds of input": ({"model_type": "embedding_gemma2"}, "images and sound"),
+}
+
+
+COMPUTED: dict[str, dict[str, object]] = {
+    "nothing": {},
+    "one token at a time": {"model_type": "mobilebert", "trigram_input": False},
+    "whole attention": {"model_type": "big_bird", "attention_type": "original_full"},
+    "a language": {"model_type": "xmod", "default_language": "en_XX"},
+    "one width": {"model_type": "opt", "hidden_size": 768},
+    "a table": {"model_type": "bert", "position_embedding_type": "absolute"},
+    "a word that its family never read": {"model_type": "gte", "position_embedding_type": "rope"},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_loading_and_planning_say_the_same(name: str, tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    config, reported = REFUSED[name]
+    folder = tmp_path / "encoder"
+    folder.mkdir()
+    for file in tiny_encoder_dir.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(EncoderError, match=reported) as loading:
+        SentenceEncoder.load(folder)
+    with pytest.raises(EncoderError, match=reported) as planning:
+        FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+    assert planning.value.where.startswith("encoder.checkpoint") and planning.value.remedy == loading.value.remedy
+
+
+def test_what_is_right_is_not_refused() -> None:
+    assert {name: why_refused(config) for name, config in COMPUTED.items()} == dict.fromkeys(COMPUTED)
+
+
+def test_adapters_are_not_left_out_without_a_word(tmp_path: Path) -> None:
+    place = "text-matching/adapter_config.json"
+    folder = tiny_encoder(tmp_path / "encoder", "jina_embeddings_v3")
+    (folder / place).parent.mkdir(exist_ok=True)
+    (folder / place).write_text("{}")
+    with pytest.raises(EncoderError, match="adapters"):
+        SentenceEncoder.load(folder)
+    with pytest.raises(EncoderError, match="adapters"):
+        FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
+
+
+UNSAID = "unsaid"
+
+
+def changed(folder: Path, **fields: object) -> None:
+    """Set fields of the tokenizer's configuration, or leave them out."""
+    path = folder / "tokenizer_config.json"
+    values = json.loads(path.read_text()) | fields
+    path.write_text(json.dumps({name: value for name, value in values.items() if value != UNSAID}))
+
+
+@pytest.mark.parametrize(
+    ("named", "is_new", "further", "mask"),
+    [
+        ("BertTokenizer", False, None, UNSAID), ("BertTokenizer", True, None, None), (CLASSES_WITHOUT_MASK[0], True, None, UNSAID),
+        (CLASSES_WITHOUT_MASK[0], False, None, "[UNK]"), (UNSAID, True, "[UNK]", UNSAID),
+    ],
+)  # fmt: skip
+def test_it_is_known_to_lack_one_only_where_it_does(
+    named: str, is_new: bool, further: str | None, mask: str | None, tmp_path: Path
+) -> None:
+    released_t5(tmp_path) if "T5" in named else tiny_encoder(tmp_path, "bert")
+    mask = "<unk>" if "T5" in named and mask == "[UNK]" else mask
+    changed(tmp_path, tokenizer_class=named, mask_token=mask, added_tokens_decoder={} if is_new else UNSAID)
+    if further is not None:
+        (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": further}))
+    has_one = AutoTokenizer.from_pretrained(tmp_path).mask_token is not None
+    assert not (has_one and lacks_mask_token(tmp_path))
+    assert has_one or lacks_mask_token(tmp_path), "all of these say it"
+
+
+@pytest.mark.parametrize(
+    ("sentences", "number", "first"),
+    [
+        (("the dog", "a cat"), 0, ""),
+        (("the zebra", "zebra dog"), 0, ""),
+        (("the dog", "你好", "zebra", "a"), 2, "你好"),
+    ],
+)
+def test_sentences_without_a_known_word_are_counted(tiny_encoder_dir: Path, sentences: tuple[str, ...], number: int, first: str) -> None:
+    encoder, unknown = SentenceEncoder.load(tiny_encoder_dir), UnknownWords()
+    for part in (sentences[:2], sentences[2:]):
+        if part:
+            unknown.count(encoder.tokenizer, encoder.tokenize(part), part)
+    assert (unknown.num_sentences, unknown.first) == (number, first)
+
+
+RATE, DECAY = 1e-3, 0.95
+
+
+# Where a family keeps its layers; layer 3 of 4 is the last.
+LAYERS = {
+    "bert": r"encoder\.layer\.(\d)\.",
+    "t5": r"encoder\.block\.(\d)\.",
+    "distilbert": r"transformer\.layer\.(\d)\.",
+}
+
+
+def learner_of(family: str, folder: Path) -> Learner:
+    depth = {"n_layers": 4} if family == "distilbert" else {"num_hidden_layers": 4}
+    torch.manual_seed(0)
+    objective = make.regression(width=WIDTH, loss="mse")
+    encoder = SentenceEncoder.load(tiny_encoder(folder / family, family, **depth))
+    return Learner(encoder, objective)
+
+
+def rates_of(module: nn.Module, layer_decay: float) -> dict[str, float]:
+    optimization = Optimization(num_steps=1, lr=RATE, layer_decay=layer_decay)
+    rates = {id(parameter): group["lr"] for group in parameter_groups(module, optimization) for parameter in group["params"]}
+    return {name: rates[id(parameter)] for name, parameter in module.named_parameters()}
+
+
+def expected_rate(family: str, name: str) -> float:
+    """The released code's loop: from the last layer, which has the base rate, each layer below has 0.95 of it;
+    all the rest has the base rate. So has the table of distances, which all of T5's layers read: with the first layer's rate, it had less
+    than MPNet's, which lies outside the layers."""
+    layer = None if "relative_attention_bias" in name else re.search(LAYERS[family], name)
+    rate = RATE
+    for _ in range(0 if layer is None else 3 - int(layer.group(1))):
+        rate *= DECAY
+    return rate
+
+
+@pytest.mark.parametrize("family", list(LAYERS))
+def test_layers_get_less_than_those_above(family: str, tmp_path: Path) -> None:
+    learner = learner_of(family, tmp_path)
+    found = rates_of(learner, DECAY)
+    assert found == pytest.approx({name: expected_rate(family, name) for name in found})
+    rates = sorted(set(found.values()))
+    assert rates == pytest.approx([RATE * DECAY**3, RATE * DECAY**2, RATE * DECAY, RATE])
+    full = {name for name, rate in found.items() if rate == RATE}
+    assert {"heads.head.linear.weight", "heads.head.linear.bias"} <= full
+    assert any("embeddings" in name or name == "encoder.model.shared.weight" for name in full)
+
+
+def test_a_decay_without_layers_is_refused(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_encoder(tmp_path / "albert", "albert"))
+    with pytest.raises(RecipeError, match=r"layer_decay"):
+        parameter_groups(encoder, Optimization(num_steps=1, layer_decay=0.95))
+    assert parameter_groups(encoder, Optimization(num_steps=1))

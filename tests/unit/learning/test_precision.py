@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import ResourceError
-from sentdist.learning import precision, products
+from sentdist.learning import precision
+from sentdist.learning import precision as products
 from sentdist.learning.encoder.grouped_attention import group_borders
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
 
 
@@ -27,13 +27,6 @@ def _restored() -> Iterator[None]:
 @pytest.mark.parametrize(("error", "choice"), [(2e-6, "medium"), (1e-5, "highest")])
 def test_choice_follows_the_measured_error(error: float, choice: str) -> None:
     assert choose_matmul_precision(error) == choice
-
-
-def test_error_tells_float32_from_bfloat16() -> None:
-    torch.set_float32_matmul_precision("highest")
-    assert choose_matmul_precision(product_error()) == "medium"
-    rounded = product_error(lambda left, right: (left.bfloat16() @ right.bfloat16()).float())
-    assert choose_matmul_precision(rounded) == "highest"
 
 
 def test_what_is_applied_is_exact_enough_on_this_machine() -> None:
@@ -116,24 +109,6 @@ def test_linear_layers_under_autocast_give_value_and_gradient(has_instructions: 
         _near(found.grad, leaf.grad)
 
 
-def test_products_under_autocast_are_rounded_once(has_instructions: bool) -> None:
-    left, right = torch.randn(2, 5, 96), torch.randn(2, 96, 3)
-    with autocast("bf16", CPU):
-        products_of = [torch.matmul(left, right), left.matmul(right), left @ right]
-    for found in products_of:
-        assert found.dtype == torch.bfloat16
-        _near(found, left.bfloat16().double() @ right.bfloat16().double())
-
-
-def test_outside_of_bf16_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "has_bfloat16", lambda: False)
-    layer, states = torch.nn.Linear(8, 4), torch.randn(3, 8)
-    with autocast("bf16", CPU), torch.autocast("cpu", enabled=False):
-        assert torch.equal(layer(states), torch.nn.functional.linear(states, layer.weight, layer.bias))
-    with autocast("fp32", CPU):
-        assert layer(states).dtype == torch.float32
-
-
 def _near(found: Tensor, expected: Tensor) -> None:
     """To two roundings to bfloat16 of the largest value."""
     assert float((found.double() - expected).abs().max()) <= 2.0**-7 * float(expected.abs().max())
@@ -164,18 +139,3 @@ def test_no_other_cut_costs_less(group_cost: float) -> None:
         cuts = [(0, *inner, 10) for count in range(10) for inner in combinations(range(1, 10), count)]
         least = min(cost(lengths, cut, group_cost) for cut in cuts)
         assert cost(lengths, tuple(group_borders(lengths, group_cost=group_cost)), group_cost) == least
-
-
-@pytest.mark.parametrize("dir_name", ["tiny_padded_dir", "tiny_encoder_dir"])
-@pytest.mark.parametrize(("pooling", "reads_all"), [("mean", False), ("first_last", True)])
-def test_only_a_pooling_that_reads_all_layers_has_them_kept(
-    pooling: str, reads_all: bool, dir_name: str, request: pytest.FixtureRequest
-) -> None:
-    """Padded and flat: of 28 layers 27 would be held for nothing."""
-    encoder = SentenceEncoder.load(request.getfixturevalue(dir_name), pooling=pooling).eval()
-    asked: list[bool] = []
-    encoder.model.register_forward_pre_hook(
-        lambda module, args, given: asked.append(bool(given.get("output_hidden_states"))), with_kwargs=True
-    )
-    encoder(encoder.tokenize(["a man", "a man " * 20]))
-    assert asked and set(asked) == {reads_all}

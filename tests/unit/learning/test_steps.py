@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -14,17 +13,15 @@ from torch import Tensor
 
 from sentdist.errors import DataError, TrainingDiverged
 from sentdist.learning import loop
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
+from sentdist.learning.precision import subnormals_flushed
 from sentdist.learning.prefetch import made_ahead
-from sentdist.learning.subnormals import subnormals_flushed
 from tests.parity.toy import ToyEncoder, toy_batches
 from tests.support import make
-from tests.support.building import run_local
-from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -79,28 +76,6 @@ def test_waiting_for_the_device_counts_once_in_the_last_of_the_steps_that_are_re
     found = _steps(_engine(runs_ahead=True), 9, is_read=lambda step: step % 4 == 3)
     assert [report.seconds.total for report in found] == [5, 5, 5, 6, 5, 5, 5, 6, 6]
     assert [report.seconds.optimizer for report in found] == [1, 1, 1, 2, 1, 1, 1, 2, 2]
-
-
-def test_waiting_for_other_ranks_is_distinguished_from_what_it_is_a_part_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    seconds = {"all": 0.0, "waited": 0.0}
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: seconds["all"]))
-    monkeypatch.setattr(loop, "seconds_waited", lambda: seconds["waited"])
-
-    def passes(some: float, *, waiting: float = 0.0) -> None:
-        seconds["all"] += some + waiting
-        seconds["waited"] += waiting
-
-    class Slow(Objective):
-        def __call__(self, embeddings: Tensor, batch: Batch) -> Tensor:
-            passes(4.0, waiting=8.0)
-            return make.info_nce(temperature=0.05)(embeddings, batch)
-
-    batches = (batch for batch in toy_batches(3) if passes(1.0) is None)
-    reports = train_steps(_engine(runs_ahead=False), Slow(), batches, vote=lambda: passes(16.0, waiting=32.0) or 0.0)
-    for report in reports:
-        passes(64.0, waiting=128.0)  # what its caller does
-        took = report.seconds
-        assert (took.data, took.loss, took.optimizer, took.waiting, took.total) == (1.0, 4.0, 16.0, 40.0, 61.0)
 
 
 class PoisonedAt(Objective):
@@ -181,27 +156,6 @@ def test_an_error_comes_where_its_item_would_have_come() -> None:
     assert not _threads()
 
 
-@pytest.mark.parametrize("num_drawn", [0, 3])
-def test_whoever_stops_early_leaves_no_thread(num_drawn: int) -> None:
-    def endless() -> Iterator[int]:
-        number = 0
-        while True:
-            number += 1
-            yield number
-
-    def some() -> Iterator[int]:
-        with made_ahead(endless) as found:
-            for _ in range(num_drawn):
-                yield next(found)
-
-    assert list(some()) == list(range(1, num_drawn + 1))
-    assert not _threads()
-    broken = some()
-    next(broken, None)
-    broken.close()  # type: ignore[attr-defined]  # it is a generator
-    assert not _threads()
-
-
 def small() -> float:
     """1e-42, or what becomes of it."""
     return float(torch.tensor(1e-42) * 1.0)
@@ -213,14 +167,4 @@ def test_inside_they_are_zero_and_outside_what_they_were() -> None:
         with subnormals_flushed():
             assert small() == 0
         assert small() == 0
-    assert small() > 0
-
-
-def test_a_training_in_this_process_flushes_and_leaves_the_process_as_it_was(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    plan, context = tiny_plan(
-        tiny_values(tiny_encoder_dir, runtime={"engine": "torch"}), data=write_data(tmp_path / "data"), store=tmp_path / "store"
-    )
-    found: list[float] = []
-    run_local(plan, context, listen=lambda stage, session, event: found.append(small()) if isinstance(event, StepReport) else None)
-    assert found and not any(found)
     assert small() > 0

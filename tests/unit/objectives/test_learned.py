@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from sentdist.errors import DataError, EncoderError, RecipeError
-from sentdist.learning.encoder.batch import Batch, collate
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.learner import Learner
+from sentdist.learning.encoder.tokens import Batch, collate
+from sentdist.learning.optimization import Learner
 from sentdist.objectives.learned.mlm import MaskedLMLoss, Vocabulary, masked
 from sentdist.objectives.regression import Regression, cross_entropy, prediction_errors
 from tests.support import make

@@ -9,18 +9,20 @@ import pytest
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.regression import Regression
-from sentdist.objectives.supmpn import SupMPN
+from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.corpora.groups import GroupedCorpus
-from sentdist.plan.objectives import Sum
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.specs import View
+from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.plan.recipe import load_recipe, recipe_from_values
+from sentdist.plan.specs import Task, View
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.plan.task_kinds import TripletTask
+from sentdist.plan.task_names import own_test_names
 from sentdist.plan.unroll import Plan
 from sentdist.plan.view_checks import settled_view
-from tests.support.groups_data import groups
-from tests.support.planning import plan_of, small_recipe, small_values
+from sentdist.store.sweep import sweep_record
+from sentdist.tracking.sweep_summary import sweep_metric
+from tests.support.planning import RECIPES, plan_of, small_recipe, small_values
 from tests.support.relations_data import ENTAILMENT, TWIN
 
 SMOOTH: Json = {"name": "regression", "slope": 2.0, "threshold": 0.25}
@@ -37,16 +39,6 @@ def trained(objective: Json, corpus: Json, *, selection: Json = None, **method: 
     return stage
 
 
-def test_entropy_encoders_of_a_sum_differ_in_phi_alone() -> None:
-    inner: Json = {"name": "sum", "terms": [{"objective": {"name": "entropy", "phi": 0.5}}, MLM]}
-    rcl: Json = {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [-1.0, 1.0]}
-    plan = plan_of(small_recipe(methods={"entropy": {"objective": inner, "reported": False}, "rcl": rcl}))
-    (final,) = (trial.scores.encoder for trial in plan.trials)
-    assert isinstance(final, Train)
-    objectives = [bank.encoder.objective for bank in final.banks]
-    assert [one.terms[0].objective.phi for one in objectives if isinstance(one, Sum)] == [-1.0, 1.0]  # type: ignore[attr-defined]
-
-
 def test_what_learns_something_of_its_own_may_be_trained_alone() -> None:
     projected: Json = {"name": "sum", "terms": [MLM, {"objective": {"name": "info_nce"}, "projected": True}]}
     learned: Json = {"name": "symmetric_info_nce", "learn_temperature": True}
@@ -57,29 +49,10 @@ def test_what_learns_something_of_its_own_may_be_trained_alone() -> None:
     assert chosen.selection is not None, "scores by relation choose one, for relations are what is trained"
 
 
-def test_a_key_names_a_frozen_encoder_only_where_it_is_said() -> None:
-    settings: list[Json] = [{}, {"freeze_encoder": False}, {"freeze_encoder": True}]
-    plain, said, frozen = (trained(SMOOTH, NLI, training=training) for training in settings)
-    assert plain.key == said.key != frozen.key
-    assert "freeze_encoder" not in str(plain.canonical()) and "freeze_encoder" in str(frozen.canonical())
-
-
 def grouped(section: Json) -> tuple[Train, GroupedCorpus]:
     stage = trained({"name": "supmpn"}, section)
     assert isinstance(stage.corpus, GroupedCorpus)
     return stage, stage.corpus
-
-
-def test_a_grouped_corpus_and_its_columns() -> None:
-    stage, corpus = grouped(groups(5, 4))
-    assert (corpus.num_positives, corpus.num_columns, corpus.label) == (5, 10, "nli-inference-p5-q4")
-    assert stage.objective == SupMPN(temperature=0.05)
-    plan = plan_of(small_recipe(corpus=groups(3, 3, at_least=5), methods={"m": {"objective": {"name": "supmpn"}}}))
-    assert set(plan.rows.values()) == {1000}, "10,000 rows, of which a premise needs ten"
-    plain = grouped(groups(3, 3))[1].key
-    assert grouped(groups(3, 3, fill="own_then_copies", at_least=1, seed=0))[1].key == plain, "a default has one spelling"
-    for settings in ({"fill": "copies"}, {"at_least": 5}, {"seed": 1}, {"limit": 640}, {"augmentation": {"name": "word_deletion"}}):
-        assert grouped(groups(3, 3, **settings))[1].key != plain
 
 
 def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
@@ -95,7 +68,7 @@ def test_a_part_of_the_channels_follows_objective_and_width() -> None:
     assert settled_view(View(channels="words"), default, width=None, where="v").channels == "words", "a width that is not known yet"
     assert settled_view(View(channels=(0, 5)), InfoNCE(), width=32, where="v").channels == (0, 5)
     for view, objective, said in [
-        (View(channels="tags"), InfoNCE(), "no channels of their own"),
+        (View(channels="tags"), InfoNCE(), "without separate channels"),
         (View(channels=(0, 64)), default, "found 0 to 64"),
     ]:
         with pytest.raises(RecipeError, match=said):
@@ -134,20 +107,6 @@ def second(plan: Plan) -> Train:
     return next(stage for stage in plan.stages if isinstance(stage, Train) and stage.start is not None)
 
 
-def test_defaults_are_written_out() -> None:
-    for objective, boundary, spacing in [
-        (SMOOTH_REGRESSION, "one_sided", 1.0),
-        ({"name": "regression", "loss": "cross_entropy"}, "none", 1.0),
-        ({"name": "regression", "loss": "mse", "label_range": [0, 5], "spacing": 1}, "one_sided", 1.0),
-    ]:
-        plan = planned(objective)
-        found = second(plan).objective
-        assert isinstance(found, Regression)
-        assert (found.boundary, found.label_range, found.spacing) == (boundary, (0.0, 5.0), spacing)
-        (first,) = (stage.objective for stage in plan.stages if isinstance(stage, Train) and stage.start is None)
-        assert isinstance(first, Regression) and first.label_range == (0.0, 2.0)
-
-
 CLASSES: dict[str, Json] = {"loss": "cross_entropy", "slope": None, "threshold": None}
 STSB: dict[str, Json] = {"source": "sts/stsb", "scale": "zero_to_five"}
 
@@ -180,7 +139,7 @@ def test_corpora_that_do_not_fit() -> None:
         ({"spacing": 2}, "corpora.scores.spacing: found 2; expected a divisor of 5"),
         ({"spacing": 0.5, "rounding": "none"}, "corpora.scores.spacing: found 0.5 with rounding none"),
         ({"parts": [NLI_PART], "rounding": "half_up"}, "corpora.scores.rounding: found half_up"),
-        ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found label words beside scores"),
+        ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found NLI labels and scores"),
         ({"parts": [STSB, STSB]}, "corpora.scores.parts: found sts/stsb:train, sts/stsb:train"),
         ({"without": ["sts17"]}, "corpora.scores.without: found sts17"),
     ]:
@@ -189,24 +148,67 @@ def test_corpora_that_do_not_fit() -> None:
         assert message in str(caught.value)
 
 
-def test_a_head_is_kept_from_a_stage_that_has_it() -> None:
-    kept = second(planned(SMOOTH_REGRESSION | {"keep_head": True})).objective
-    assert isinstance(kept, Regression) and kept.keep_head
-    values = values_with(SMOOTH_REGRESSION | {"keep_head": True})
-    methods = values["methods"]
-    assert isinstance(methods, dict) and isinstance(methods["stage_2"], dict)
-    del methods["stage_2"]["start"]
-    values_of_sum = values_with(
-        {"name": "sum", "terms": [{"objective": SMOOTH_REGRESSION | {"keep_head": True}}, {"objective": {"name": "mlm"}}]}
-    )
-    with pytest.raises(RecipeError, match="expected a start with a head on uv_diff, one output, by the same objective"):
-        plan_of(recipe_from_values(values_of_sum, where="small.yaml"))
-    with pytest.raises(RecipeError, match="keep_head: found no start; expected a start with a head on uv_diff, one output"):
-        plan_of(recipe_from_values(values, where="small.yaml"))
+TUNED: Json = {"fine_tuned": {"objective": {"name": "info_nce"}}}
 
 
-def test_a_filter_names_its_tasks_and_changes_the_key() -> None:
-    plain, filtered = planned(SMOOTH_REGRESSION), planned(SMOOTH_REGRESSION, corpus=SCORES | {"without": ["sts"]})
-    corpus = second(filtered).corpus
-    assert [task.name for task in getattr(corpus, "without", ())] == ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
-    assert corpus.key != second(plain).corpus.key and corpus.label.endswith("-filtered")
+def _training(task: str, **more: Json) -> Train:
+    encoder = plan_of(small_recipe(selection={"task": task, **more}, methods=TUNED)).trials[-1].scores.encoder
+    assert isinstance(encoder, Train) and encoder.selection is not None
+    return encoder
+
+
+def test_a_group_beside_others_counts_as_one_and_alone_as_its_tasks() -> None:
+    both, alone = _training("askubuntu-dev+twitter").selection, _training("transfer-dev").selection
+    first = _training("twitter+askubuntu-dev").selection
+    assert both is not None and alone is not None and first is not None
+    assert both.parts == (1, 2) and [list(part) for part in both.places] == [[0], [1, 2]]
+    assert [list(part) for part in first.places] == [[0, 1], [2]]
+    assert alone.parts == () and [len(part) for part in alone.places] == [1] * 7
+
+
+def own_plan(*overrides: str) -> Plan:
+    return plan_of(load_recipe(RECIPES / "own.yaml", overrides))
+
+
+def test_a_shape_has_its_stages_tasks_and_methods() -> None:
+    for shape, method, kinds in [
+        ("pairs", "contrastive", ["retrieval"]),
+        ("faq", "contrastive", ["retrieval"]),
+        ("triplets", "contrastive", ["retrieval", "triplets"]),
+        ("graded", "graded", ["sts"]),
+    ]:
+        plan = own_plan(f"corpus.shape={shape}")
+        assert {trial.method for trial in plan.trials} == {"base", "words", method}
+        train = next(stage for stage in plan.stages if isinstance(stage, Train))
+        assert isinstance(train.corpus, GradedCorpus if shape == "graded" else RowsCorpus) and train.corpus.num_columns == (
+            3 if shape == "triplets" else 2
+        )
+        assert train.selection is not None and train.selection.task.split == "dev"
+        tasks = plan.trials[0].scores.tasks
+        assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
+        of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
+        assert of_rows == [train.selection.task.own] * len(tasks)
+        assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr, attr-defined]
+        assert sweep_metric(sweep_record(plan)).startswith(tasks[0].name)
+        assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
+
+
+def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are() -> None:
+    for shape in ["pairs", "faq", "triplets", "graded"]:
+        plan = own_plan(f"corpus.shape={shape}", "corpus.limit=100", "corpus.limit_seed=3")
+        corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
+        assert isinstance(corpus, RowsCorpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
+        assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
+
+
+def test_what_has_no_sense_is_refused_while_planning() -> None:
+    for override, said in [
+        ("corpus={source: nli/triplets}", "expected one of kind own"),
+        ("folds={num: 5}", "folds: has no effect on a corpus of kind own"),
+        ("corpus.held_out.test=0", "found 0; expected"),
+        ("corpus.shape=pair", 'one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
+        ("selection.task=own+stsb-dev", "tasks of one kind"),
+    ]:
+        with pytest.raises(RecipeError) as refused:
+            own_plan(override)
+        assert said in str(refused.value)

@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from sentdist.errors import RecipeError
 from sentdist.plan.corpora.own import OwnSection
 from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.schema import recipe_schema
 from sentdist.plan.search import Axis
 from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Train
 from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.tune_recipe import TUNABLE, TuneRequest, hours_of, search_values, training_values
 from tests.support.planning import FixedResolver, plan_of, small_recipe, small_values
@@ -33,14 +30,6 @@ SEARCH: dict[str, Json] = {
 }
 
 
-def test_the_issue_s_own_example_is_a_recipe() -> None:
-    recipe = small_recipe(search=SEARCH)
-    assert recipe.search is not None
-    assert recipe.search.shares == (0.1, 0.3, 1.0)
-    assert recipe.search.space["methods.rcl.phis"].values == ([0.01], [0.01, 0.02], [-0.1, 0.1])
-    Draft202012Validator(recipe_schema()).validate(small_values(search=SEARCH))
-
-
 def test_a_lattice_spells_each_value_in_one_way() -> None:
     lattice = Axis(log=(1e-6, 1e-4), steps=5).values
     assert lattice == (1e-6, 3.16228e-6, 1e-5, 3.16228e-5, 1e-4)
@@ -53,7 +42,7 @@ def test_a_lattice_spells_each_value_in_one_way() -> None:
 def test_a_search_that_cannot_be_is_refused() -> None:
     for changes, said in [
         ({"samples": 0}, r"search\.samples: found 0; expected 1 or more"),
-        ({"halving": {"rungs": [0.5, 0.5, 1.0]}}, "expected rising shares of a training, the last one 1"),
+        ({"halving": {"rungs": [0.5, 0.5, 1.0]}}, "expected increasing shares of a training, the last one 1"),
         ({"metric": "stsb"}, 'search.metric: found "stsb"; expected dev'),
         ({"space": {"training.learning_rate": {"log": [1e-4, 1e-6]}}}, "expected the lower bound first"),
         ({"space": {"training.learning_rate": {"log": [0.0, 1e-6]}}}, "expected bounds above 0"),
@@ -62,7 +51,7 @@ def test_a_search_that_cannot_be_is_refused() -> None:
         ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.1]]}}}, "expected each value once"),
         ({"space": {"methods.rcl.phis": {"choice": [[0.1], [0.2]], "steps": 3}}}, "steps: has no effect on choice"),
         ({"space": {"selection.every_fraction": {"uniform": [0.1, 0.2]}}}, '"selection" is not one of encoder, corpus'),
-        ({"suggest": "grid"}, "space.methods.rcl.objective.regulator_weight: has no end of values"),
+        ({"suggest": "grid"}, "space.methods.rcl.objective.regulator_weight: has unlimited values"),
         ({"suggest": "random", "samples": None, "budget": None}, "found neither samples nor a budget"),
         ({"budget": {}}, "expected hours, samples or sentences"),
         ({"suggest": "bayes"}, "found 'bayes'; expected one of grid, random, quasi_random, tpe"),
@@ -73,7 +62,7 @@ def test_a_search_that_cannot_be_is_refused() -> None:
 
 def test_a_search_that_does_not_fit_its_recipe_is_refused() -> None:
     for changes, said in [
-        ({"selection": None}, "search: found no selection; expected one, for its dev score is what is searched for"),
+        ({"selection": None}, "search: found no selection; expected one, because a search maximizes its dev score"),
         ({"sweep": {"training.batch_size": [32, 64]}}, "search: found beside sweep"),
         ({"confirm_seeds": 2, "baseline": "fine_tuned"}, "confirm_seeds: has no effect beside search"),
         ({"methods": {"base": {}}}, "search: found no reported method that is trained"),
@@ -96,20 +85,6 @@ def planned(space: Json, *, changes: dict[str, Json] | None = None, **search: Js
     return searched(recipe_from_values(values | (changes or {}), where="small.yaml"), FixedResolver())
 
 
-def test_a_suggestion_is_the_recipe_with_these_values_typed() -> None:
-    found = planned(SPACE).train("rcl", {"training.learning_rate": 3.16228e-05, "methods.rcl.phis": [0.01, 0.02]})
-    values = small_values(training={"batch_size": 64, "learning_rate": 3.16228e-05}, selection={"task": "stsb-dev", "every_fraction": 0.1})
-    typed = plan_of(recipe_from_values(values, where="typed"))
-    assert found.key in {stage.key for stage in typed.stages if isinstance(stage, Train)}
-
-
-def test_each_method_is_searched_over_the_fields_that_change_it() -> None:
-    found = planned(SPACE)
-    assert found.fields == {"fine_tuned": ("training.learning_rate",), "rcl": ("training.learning_rate", "methods.rcl.phis")}
-    assert (found.size("fine_tuned"), found.size("rcl")) == (9, 18)
-    assert (found.num_trials("fine_tuned"), found.references, found.notes) == (4, ("base",), ())
-
-
 def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() -> None:
     changes: dict[str, Json] = {"methods": {
         "one": {"objective": {"name": "info_nce", "temperature": 1.0}}, "two": {"objective": {"name": "info_nce", "temperature": 0.1}, "training": {"learning_rate": 1e-5}},
@@ -118,8 +93,8 @@ def test_a_field_without_effect_on_a_method_is_said_once_and_not_multiplied() ->
     assert found.fields == {"one": ("training.learning_rate",), "two": ()}
     assert found.num_trials("two") == 1
     assert found.notes == (
-        "search.space.training.learning_rate has no effect on two: it is not multiplied there.",
-        "two has no field that is searched: one trial.",
+        "search.space.training.learning_rate has no effect on two: it adds no trials there.",
+        "two has no field to search: one trial.",
     )
 
 
@@ -143,7 +118,7 @@ def test_a_space_that_cannot_be_trained_is_refused_while_planning() -> None:
     for space, said in [
         ({"training.lerning_rate": {"log": [1e-6, 1e-4]}}, r'training\.lerning_rate: unknown key; did you mean "learning_rate"'),
         ({"training.learning_rate": {"uniform": [-1.0, 1.0]}}, r"training\.learning_rate: found -1\.0; expected more than 0"),
-        ({"training.batch_size": {"choice": [64, 20_000]}}, "20000 rows a batch, 10000 in the corpus"),
+        ({"training.batch_size": {"choice": [64, 20_000]}}, "20000 rows per batch, 10000 in the corpus"),
         ({"methods.rlc.phis": {"choice": [[0.1], [0.2]]}}, 'search.space.methods.rlc.phis: "rlc" is not one of base, fine_tuned'),
         ({"methods.rcl.title": {"choice": ["a", "b"]}}, "search.space.methods.rcl.title: found values that lead to the same trainings"),
     ]:
@@ -161,7 +136,7 @@ def test_rungs_that_end_at_one_dev_score_are_refused() -> None:
     assert planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}).search.shares == (0.1, 0.3, 1.0)
     often: Json = {"selection": {"task": "stsb-dev", "every_fraction": 0.04}}  # 0.28 of 25 scores is 7.000000000000001 in floats
     assert planned(SPACE, halving={"rungs": [0.28, 0.32, 1.0]}, changes=often).search.shares == (0.28, 0.32, 1.0)
-    with pytest.raises(RecipeError, match=r"found 0\.1 and 0\.3, with 2 dev scores a training: both end at the same one"):
+    with pytest.raises(RecipeError, match=r"found 0\.1 and 0\.3, with 2 dev scores per training: both end at the same one"):
         planned(SPACE, halving={"rungs": [0.1, 0.3, 1.0]}, changes={"selection": {"task": "stsb-dev", "every_fraction": 0.5}})
 
 

@@ -32,13 +32,6 @@ class SaltierSoup(Soup):
     revision: ClassVar[int] = 2
 
 
-class PepperedSoup(Soup):
-    """Pepper came later."""
-
-    later_fields: ClassVar[tuple[str, ...]] = ("pepper",)
-    pepper: float = 0.0
-
-
 class Colour(enum.Enum):
     RED = "red"
 
@@ -85,14 +78,6 @@ def test_a_value_has_one_spelling_or_is_refused_by_the_name_of_its_field() -> No
             _ = Anything(value=value).key
 
 
-def test_inputs_are_the_stages_in_the_fields() -> None:
-    entropy = _train(objective=Entropy(phi=0.01))
-    bank = Bank(encoder=entropy, corpus=CORPUS)
-    final = _train(objective=RCL(), banks=(bank, bank))
-    assert [stage.key for stage in final.inputs] == [CORPUS.key, bank.key]
-    assert [stage.kind for stage in topological((Scores(encoder=final, tasks=()),))] == ["corpus", "train", "bank", "train", "scores"]
-
-
 def test_the_longest_path_is_what_must_follow_each_other() -> None:
     cost = {"corpus": 1.0, "train": 10.0, "bank": 2.0, "scores": 4.0}
     entropy = _train(objective=Entropy(phi=0.01))
@@ -106,17 +91,3 @@ def test_the_longest_path_is_what_must_follow_each_other() -> None:
 def test_a_bank_without_its_objective_is_refused() -> None:
     with pytest.raises(ValidationError, match="uses no bank"):
         _train(banks=(Bank(encoder=_train(), corpus=CORPUS),))
-
-
-def test_labels_are_safe_folder_names() -> None:
-    stage = _train(
-        encoder=EncoderSpec(checkpoint="Some Org/Model:x", revision="r"), objective=Entropy(phi=-0.01), training=Training(batch_size=32)
-    )
-    assert stage.place == f"train/entropy-0.01-some-org-model-x-b32-s0-{stage.key}"
-    assert _train(objective=Entropy(phi=0.01)).label.startswith("entropy+0.01-"), "either sign is shown"
-
-
-def test_a_later_field_counts_only_where_it_is_used() -> None:
-    assert PepperedSoup(salt=2.0).key == PepperedSoup(salt=2.0, pepper=0.0).key == Soup(salt=2.0).key
-    assert PepperedSoup(salt=2.0, pepper=1.0).key != Soup(salt=2.0).key
-    assert PepperedSoup(pepper=1.0).canonical()["fields"] == {"salt": 1.0, "bowls": [], "stock": None, "pepper": 1.0}

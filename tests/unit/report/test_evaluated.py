@@ -10,13 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.bayes import practical
 from sentdist.evaluation.items import Scored
-from sentdist.evaluation.significance import Difference
+from sentdist.evaluation.significance import Difference, practical
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE
-from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion
-from sentdist.report.verdict import verdict
+from sentdist.report.comparisons import AVERAGE
+from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion, verdict
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -74,30 +72,6 @@ def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
     assert f"stsb: first better {expected.better:.2f}, equal {expected.same:.2f}" in lines[1]
 
 
-def test_in_how_many_tasks_the_first_is_higher_is_reported_of_several_alone() -> None:
-    lines = tuple(
-        _compared_line(task, Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")) for task in ("stsb", "sickr")
-    )
-    one, both = (list(second_opinion(Compared(lines=some, sentence="", notes=()), rope=1.0)) for some in (lines[:1], lines))
-    assert len(one) == 2 and not any("P(first" in line for line in one)
-    assert both[-1].startswith("  P(first scores higher) over 2 tasks: 1.00, 95 % 0.16 to 1.00, not distinguished from chance")
-
-
-def test_points_of_several_measures_say_nothing_of_another_task() -> None:
-    reported = Difference(difference=2.0, error=1.5, low=-1.0, high=5.0, p=0.2, about="items")
-    for measures, is_reported in ((("map", "map", "map"), True), (("map", "spearman", "map"), False)):
-        lines = tuple(_compared_line(str(place), reported, measure) for place, measure in enumerate(measures))
-        opinion = list(second_opinion(Compared(lines=lines, sentence="", notes=()), rope=1.0))
-        assert any("another task" in line for line in opinion) is is_reported and "over 3 tasks" in opinion[-1]
-
-
-def test_without_a_standard_error_it_says_nothing() -> None:
-    bare = Difference(difference=2.0, about="nothing", reason="one seed and no test items")
-    assert next(iter(second_opinion(Compared(lines=(_compared_line("stsb", bare),), sentence="", notes=()), rope=1.0))).endswith(
-        "has a standard error."
-    )
-
-
 TASKS = {"retrieval-mine-test": TASK_KINDS["retrieval"].main, "triplets-mine-test": TASK_KINDS["triplets"].main}
 
 
@@ -120,10 +94,3 @@ def test_an_encoder_is_judged_by_its_own_items(shift: float, outcome: str, tmp_p
     assert found.outcome == outcome and found.task == "retrieval-mine-test" and found.num_items == 200
     assert found.line.startswith(outcome.capitalize()) and "held-out items" in found.line
     assert ("would be found" in found.line) == (outcome == "not shown to be better")
-
-
-def test_a_saturated_measure_gives_way_to_another(tmp_path: Path) -> None:
-    full, draw = np.ones(40), np.random.default_rng(0)
-    some = (draw.uniform(size=40) < 0.8).astype(float)
-    found = verdict(made(tmp_path / "a", full, some), made(tmp_path / "b", full, some[::-1].copy()), TASKS)
-    assert found.task == "triplets-mine-test" and found.saturated and found.saturated[0] in found.line

@@ -8,16 +8,13 @@ import itertools
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from matplotlib import rcParams
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
-from matplotlib.image import imread
 from matplotlib.patches import Rectangle
 
 from sentdist.errors import DataError
@@ -26,28 +23,36 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import cloud, figures, forest, sweep_drawings
-from sentdist.report.cost import Cost, cost_plot, costs, work, work_unit
+from sentdist.report import embedding_figures as cloud
+from sentdist.report import figures
+from sentdist.report import figures as forest
+from sentdist.report.embedding_figures import similarity_maps
+from sentdist.report.method_figures import (
+    LossShape,
+    ThresholdCell,
+    link_rows,
+    loss_shapes,
+    printed_link_rows,
+    probe_plot,
+    relation_matrix,
+    relations_alone,
+    threshold_surfaces,
+    weight_curves,
+)
 from sentdist.report.papers.rse import PAPER_LINKS
-from sentdist.report.probes import probe_plot
-from sentdist.report.relations import link_rows, printed_link_rows, relation_drawings, relation_matrix, weight_curves
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.similarity import similarity_maps
+from sentdist.report.selection import cost_plot, costs, work
 from sentdist.report.style import INK, Drawing, save
 from sentdist.report.sweep_drawings import dev_unit, score_unit
 from sentdist.report.sweep_report import report_sweep
+from sentdist.report.sweep_rows import FOUR, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.tables import build_table
-from sentdist.report.thresholds import LossShape, ThresholdCell, loss_shapes, threshold_surfaces
-from sentdist.report.useb import COLUMNS, FOUR, MEASURE, RELATION, TASK_OF_COLUMN, relations_of, useb_scores
-from sentdist.report.useb_figure import relations_alone
-from sentdist.stages.scores.cloud import sampled_pairs
+from sentdist.stages.scores.build import sampled_pairs
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from tests.support.planning import plan_of, with_method
 from tests.support.synthetic_sweeps import fill_store
-from tests.support.tasks_data import evaluated
-from tests.support.tiny_data import write_data
 
 UNIT = "average of 7 tasks (Spearman's correlation × 100)"
 
@@ -91,20 +96,6 @@ def _curves() -> list[figures.LearningCurve]:
         for label in ("Eq. 1", "RCL")
         for seed in (0, 1)
     ]  # fmt: skip
-
-
-def test_figures_are_painted_the_same_each_time_and_leave_settings_alone() -> None:
-    before = dict(rcParams)
-    first, second = (figures.learning_curves(_curves(), dev_unit=UNIT) for _ in range(2))
-    assert first == second and dict(rcParams) == before
-    long = {"rcl (batch_size=128, learning_rate=3e-05, phis={0.01, 0.02, 0.03})": _difference(0.5)}
-    baseline = "Eq. $_$ fine-tuning at the same batch_size, learning_rate and max_length"
-    wide = forest.forest_plot(long, baseline=baseline, unit="difference: average of 7 tasks (Spearman's correlation × 100)")
-    sides = imread(io.BytesIO(wide.png))[..., :3]
-    assert min(sides[:, 0].min(), sides[:, -1].min()) == 1.0, "white at the left and right border, where words would be cut"
-    pixels = imread(io.BytesIO(first.png), format="png")[..., :3]
-    assert min(pixels.shape[:2]) > 200 and pixels.std() > 0.02, "not a blank sheet"
-    assert np.concatenate([pixels[:4].ravel(), pixels[-4:].ravel(), pixels[:, :4].ravel()]).min() == 1.0, "no words are cut at the border"
 
 
 def test_learning_curves_are_means_of_bins_and_of_the_seeds_that_are_left() -> None:
@@ -189,30 +180,7 @@ def test_a_map_holds_the_plane_of_most_variance_whatever_the_rotation() -> None:
     }
     assert points["turned"] == pytest.approx(points["base"], abs=1e-5)  # written with six digits
     assert list(next(iter(drawing.hover.values()))) == [f"s{row} (captions)" for row in range(0, 40, 2)]
-    spread = np.concatenate([np.diag([3.0, 2.0, 1.0, 1.0]), -np.diag([3.0, 2.0, 1.0, 1.0])])
-    units = spread / np.linalg.norm(spread, axis=1, keepdims=True)
-    values = np.linalg.svd(units - units.mean(axis=0), compute_uv=False) ** 2
-    assert cloud.principal_plane(spread)[1] == pytest.approx(values[:2].sum() / values.sum())
-    assert cloud._parts([name for number, name in enumerate("gfedcba") for _ in range(number + 1)]) == [
-        "a",
-        "b",
-        "c",
-        "d",
-        "e",
-        cloud.OTHER,
-    ]
     assert sampled_pairs(300) == list(range(0, 300, 2)) and sampled_pairs(450)[-1] == 447 and list(sampled_pairs(5)) == [0, 1, 2, 3, 4]
-
-
-def test_similarities_are_those_of_pairs_and_topics_are_apart_by_pairs_of_different_sentences() -> None:
-    """Cosines of 0.6 within two topics of two sentences and 0 between; a sentence beside itself, at 1, is no pair."""
-    apart = np.array([[1.0, 0.0, 0.0, 0.0], [0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.6, 0.8]])
-    drawing = similarity_maps({"one": apart}, ["a", "b", "c", "d"], topics=["x", "x", "y", "y"])
-    found = {(row["sentence1"], row["sentence2"]): float(row["cosine"]) for row in _rows(drawing)}
-    assert found == {pair: 0.6 if pair in (("a", "b"), ("c", "d")) else 0.0 for pair in itertools.combinations("abcd", 2)}
-    assert drawing.caption.endswith("less between topics: one 0.60.")
-    plain = similarity_maps({"one": np.random.default_rng(1).normal(size=(30, 6))}, [f"s{number}" for number in range(30)])
-    assert "topics" not in plain.caption and len(_rows(plain)) == 30 * 29 // 2
 
 
 def test_relations_have_their_cosines_scores_over_a_weight_and_links() -> None:
@@ -227,11 +195,6 @@ def test_relations_have_their_cosines_scores_over_a_weight_and_links() -> None:
         ("RSE", "0.5", "72.25"),
         ("other", "0", "60"),
     ]
-    trials = [SimpleNamespace(key=f"k{seed}", method="rse", cell="RSE", train=f"t{seed}", seed=seed) for seed in (0, 1)]
-    kept = [{"relation": "twin", "weights": [0.0, 0.5, 1.0], "scores": [70.0 + seed, None, 75.0 + seed]} for seed in (0, 1)]
-    records = {trial.key: SimpleNamespace(results={"weight_curve": curve}) for trial, curve in zip(trials, kept, strict=True)}
-    (drawing,) = relation_drawings(cast(SweepRecord, SimpleNamespace(trials=trials)), cast(dict[str, Record], records))
-    assert [(row["weight"], row["mean"], row["seeds"]) for row in _rows(drawing)] == [("0", "70.5", "2"), ("1", "75.5", "2")]
 
     def trial(mrr: float) -> dict[str, object]:
         measures = {"mrr": mrr, "hits@1": mrr - 10, "hits@3": mrr + 5, "hits@10": mrr + 10}
@@ -265,18 +228,6 @@ def test_surfaces_have_the_best_cell_and_shapes_are_those_of_the_losses_that_are
         assert np.allclose(shape.slopes(errors.detach().numpy()), slopes.numpy(), atol=1e-14)
     names = {"L1", "MSE", "Translated ReLU (k = 2.5, x0 = 0.25)", "Smooth K2 (k = 2, x0 = 0.25)"}
     assert {row["loss"] for row in _rows(loss_shapes([shape for shape, _ in shapes]))} == names
-
-
-def test_scores_keep_a_spectrum_that_a_report_draws_and_dots_of_one_colour_are_no_map(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    artifact, context = evaluated(tiny_encoder_dir, ("stsb",), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    key = artifact.record.key
-    trial = TrialRecord(key=key, method="base", cell="base", name="base", params={}, seed=None, fold=None, train=None, stages=(key,))
-    sweep = SweepRecord(name="s", about="", recipe={}, baseline=None, paper=None, trials=(trial,), places={key: artifact.record.place})
-    (spectra,) = cloud.cloud_drawings(sweep, context.store, {key: artifact.record}, systems=["base"])
-    values = [float(row["relative value"]) for row in csv.DictReader(io.StringIO(spectra.table))]
-    assert len(values) == 32 and values[0] == 1.0 and values == sorted(values, reverse=True)
-    old = artifact.record.model_copy(update={"files": {}})
-    assert not list(cloud.cloud_drawings(sweep, context.store, {key: old}, systems=["base"]))
 
 
 def _record(kind: str, key: str, seconds: float, **runtime: Json) -> Record:
@@ -313,17 +264,6 @@ def test_what_two_trials_use_is_halved_between_them_and_scoring_costs_nobody() -
     drawing = cost_plot(found, unit="score")
     assert "213 worker-seconds instead of 366" in drawing.caption
     assert {row["system"]: float(row["worker-seconds alone"]) for row in _rows(drawing)} == {"one": 173.0, "two": 193.0, "base": 0.0}
-    on_gpus = {"t": _record("train", "t", 1.0, workers=8, gpus_per_worker=1.0)}
-    assert [work_unit(some) for some in (records, on_gpus, on_gpus | records)] == ["worker-seconds", "GPU-seconds", "worker-seconds"]
-    assert work_unit({"t": _record("train", "t", 1.0, workers=8, gpus_per_worker=0.25)}) == "worker-seconds", "workers are counted"
-    many = [
-        Cost(system=f"s{place}", scores=[70.0 + place % 10], alone_s=10.0 + place, shared_s=10.0 + place, num_trials=1)
-        for place in range(40)
-    ]
-    named = cost_plot(many, unit="score")
-    assert [place for place in range(40) if f"<!-- s{place} -->" in named.svg] == list(range(10)) and len(_rows(named)) == 40, (
-        "better than all before"
-    )
 
 
 def test_means_over_seeds_of_each_system_and_relation_of_useb() -> None:
@@ -345,38 +285,6 @@ def test_means_over_seeds_of_each_system_and_relation_of_useb() -> None:
     assert (x["TURL"], x["PIT"], x["TwitterPara Avg"]) == (best["TURL"], best["PIT"], best["TwitterPara Avg"]) == (52.0, 53.0, 52.5)
     assert (y["TURL"], y["PIT"], y["TwitterPara Avg"]) == (60.0, 30.0, 45.0)
     assert best["SciDocs Avg"] == y["SciDocs Avg"] == pytest.approx((44 + 45 + 46 + 90) / 4)
-    of_two = [
-        ResultRow(method=label, label=label, params={}, seed=0, is_fixed=True,
-                  scores=useb_scores({task: number**2 + more * number for number, task in enumerate(TASK_OF_COLUMN.values())}))
-        for label, more in (("a", 0.0), ("b", 1.0))
-    ]  # fmt: skip
-    table = build_table(TableRows(title="t", rows=of_two, columns=COLUMNS, measure=MEASURE, average=False), baseline="a")
-    summary = table.line("a").cells["Avg"].summary
-    assert summary is not None and summary.mean == pytest.approx((0 + 1 + (4 + 9) / 2 + (16 + 25 + 36 + 49) / 4) / 4), "not of all columns"
-    assert table.comparisons[0].other_tasks is None
-
-
-def test_figures_of_a_sweep_show_the_cells_that_say_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = {"low": [70.0], "eq1": [75.0], "best": [80.0, 82.0], "base": [60.0], "good": [80.0]}
-    facts: Any = {label: SimpleNamespace(objective=None if label == "base" else "rcl") for label in scores}
-    assert sweep_drawings._shown_first(scores, facts, "eq1") == ["base", "eq1", "best", "good", "low"]
-    cells = [("held", 64, 2), ("held", 64, 4), ("held", 64, 6), ("held", 32, 2), ("held", 32, 8), ("plain", 64, 0), ("plain", 32, 0)]
-    facts = {
-        f"{name} {batch} {number}": SimpleNamespace(
-            objective=name, without_bank="plain" if number else None, batch_size=batch, regularizers=None, num_regulators=number
-        )
-        for name, batch, number in cells
-    }
-    rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0 + place}) for place, label in enumerate(facts)]
-    (drawing,) = sweep_drawings._regulators(rows, lambda row: row.scores["t"], facts, UNIT, paper=None)
-    assert [(row["regulators"], row["mean"]) for row in _rows(drawing)] == [("0", "75"), ("2", "70"), ("4", "71"), ("6", "72")]
-    for number, grid in ((1, [(1.0, 0.2), (1.0, 0.3), (1.0, 0.4), (1.0, 0.5)]), (0, [(1.0, 0.2), (2.0, 0.2)])):
-        known = {
-            f"c{place}": ThresholdCell(loss="l1", boundary="none", slope=slope, threshold=at) for place, (slope, at) in enumerate(grid)
-        }
-        monkeypatch.setattr(sweep_drawings, "regression_facts", lambda label, known=known: SimpleNamespace(cell=known[label]))
-        rows = [ResultRow(method="m", label=label, params={}, seed=0, scores={"t": 70.0}) for label in known]
-        assert len(list(sweep_drawings._thresholds(rows, lambda row: 70.0, {label: label for label in known}, UNIT))) == number  # type: ignore[misc]
 
 
 def test_a_dev_score_and_a_score_have_the_unit_of_their_measure() -> None:
@@ -385,9 +293,6 @@ def test_a_dev_score_and_a_score_have_the_unit_of_their_measure() -> None:
     assert {task: dev_unit({"selection": {"task": task}}) for task in titles} == {
         task: f"{task} ({title} × 100)" for task, title in titles.items()
     }
-    for shape, words in (("graded", "Spearman"), ("pairs", "MAP"), ("triplets", "MAP"), ("faq", "MAP")):
-        corpus: Json = {"kind": "own", "file": "rows.csv", "shape": shape}
-        assert dev_unit({"corpus": corpus, "selection": {"task": "own"}}) == f"own ({words} × 100)"
     assert dev_unit({}) == "dev score"
     rows = [ResultRow(method="m", label="m", params={}, seed=0, scores={"a": 0.5, "b": 0.7}, is_fixed=True)]
     for measure in (TASK_KINDS["sts"].main, TASK_KINDS["pairs"].main):
@@ -425,18 +330,3 @@ def test_places_of_a_grid_are_means_over_seeds_of_one_cell(tmp_path: Path) -> No
     assert [(row["φ set"], row["seeds"]) for row in grid] == [(one, "2") for one in sets]
     ours = [(row["regulators"], row["seeds"]) for row in regulators if row["source"] == "ours"]
     assert ours == [(str(number), "2") for number in (0, 2, 4, 6, 8)] and len(ours) < len(regulators), "the paper's curve stands beside"
-
-
-def test_figures_show_the_measure_that_the_sentences_speak_of(tmp_path: Path) -> None:
-    """Of retrieval that is MAP, and not the last of its columns."""
-    files = _files(tmp_path, task="stackfaq")
-    tables = {name: list(csv.DictReader(io.StringIO(str(text)))) for name, text in files.items() if name.endswith(".csv")}
-    means = {row["label"]: float(row["stackfaq:map mean"]) for row in tables["table1.csv"]}
-    assert {row["system"]: float(row["mean"]) for row in tables["cost.csv"]} == pytest.approx(means, abs=1e-3)
-    assert [float(row["mean"]) for row in tables["grid.csv"]] == pytest.approx(
-        [means[f"rcl (phis={row['φ set']})"] for row in tables["grid.csv"]], abs=1e-3
-    )
-    drawn = {row["system"]: row["difference"] for row in tables["differences.csv"]}
-    tested = {row["system"]: row["difference"] for row in tables["table1-comparisons.csv"]
-              if (row["relation"], row["task"]) == ("baseline", "stackfaq:map")}  # fmt: skip
-    assert drawn == tested

@@ -7,29 +7,20 @@ import io
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.evaluation.significance import Difference
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
-from sentdist.report.columns import AVERAGE
-from sentdist.report.comparisons import Comparison
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows
-from sentdist.report.paper_page import OurRow
 from sentdist.report.papers.rcl import PAPER_TABLES
-from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.printed import PaperRow, PaperTable, side_by_side
 from sentdist.report.score_rows import ResultRow, TableRows
-from sentdist.report.side_by_side import side_by_side
-from sentdist.report.sweep_report import _geometry_rows, _stage_rows
-from sentdist.report.table_csv import comparisons_to_csv
-from sentdist.report.tables import ResultTable, build_table
-from sentdist.report.works import _of_machines, _of_tests
-from sentdist.store.record import Record
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
 
@@ -89,14 +80,6 @@ def test_a_finding_speaks_of_the_headline_method_else_of_the_first_trained_one_b
         assert finding(sweep, doubted, {})[0].endswith(" Exploratory: dev has not spoken.")
 
 
-def _record(key: str, kind: str = "train", *, created_at: str = "2026-01-02T03:04:05Z", results: dict[str, Json] | None = None,
-            runtime: dict[str, Json] | None = None, **environment: str) -> Record:  # fmt: skip
-    return Record(
-        key=key, kind=kind, label=key, place=f"{kind}/{key}", stage={}, inputs=(), created_at=created_at, seconds=1.0, runtime=runtime or {},
-        environment=environment, results=results or {}, files={},
-    )  # fmt: skip
-
-
 PRINTED = PaperTable(
     paper="rcl", number="9", caption="c", base="Eq. 1", columns=("STS12", "STS13", "Avg"),
     rows=(PaperRow(label="Eq. 1", scores=(70.0, 72.0, 71.0)), PaperRow(label="RCL", scores=(74.0, 71.0, 72.5), starred=("STS12",), printed={"STS13": 11.0}),
@@ -115,58 +98,6 @@ def test_a_printed_row_has_its_gain_in_the_last_column_and_its_misprints_beside_
     assert paper_page._not_run(replace(PRINTED, recipes={"RCL": "rcl.yaml"}), {}) == {"rcl.yaml": ["RCL"]}
 
 
-def test_our_row_says_what_it_gains_over_our_base_how_far_it_is_from_theirs_and_why_to_doubt_it() -> None:
-    table = _table({"eq1": [70.0, 71.0, 72.0], "rcl": [75.0, 75.2, 75.4]}, tasks=["STS12", "STS13"])
-    columns = {"STS12": "STS12", "STS13": "STS13", "Avg": "Avg"}
-    own = OurRow(sweep="mine", line=table.line("rcl"), base=table.line("eq1"), columns=columns)
-    row = paper_page._our_row(PRINTED, PRINTED.rows[1], own)
-    interval = table.line("rcl").cells["STS12"].interval
-    assert row.label == "↳ rcl (mine, 3 seeds)" and row.cells[-1] == ("+4.20",) and interval is not None
-    assert row.cells[0] == (
-        f"75.20 [{interval.low:.2f}, {interval.high:.2f}]", f"+1.20 [{interval.low - 74:+.2f}, {interval.high - 74:+.2f}]",
-    )  # fmt: skip
-    doubted = replace(own, what="the test chose it", line=replace(own.line, exploratory="dev has not spoken"))
-    assert paper_page._our_row(PRINTED, PRINTED.rows[1], doubted).label == "↳ rcl (mine, 3 seeds, exploratory; the test chose it)"
-    assert paper_page._our_row(PRINTED, PRINTED.rows[1], replace(own, base=None)).cells[-1] == ("",)
-
-
-def test_a_page_cites_the_tests_and_machines_that_stand_in_it() -> None:
-    def table(about: str, number: int = 1) -> ResultTable:
-        found = Difference(difference=1.0, p=0.1, table_p=0.1, about=about)  # type: ignore[arg-type]
-        compared = Comparison(system="b", other="a", relation="baseline", differences={str(place): found for place in range(number)})
-        return replace(_table({"a": [80.0], "b": [81.0]}), comparisons=(compared,))
-
-    assert list(_of_tests([table("items", 0)])) == []
-    assert list(_of_tests([table("items")])) == ["jackknife", "confidence_set"]
-    assert list(_of_tests([table("seeds", 2)])) == ["moderated", "max_t", "confidence_set"]
-    assert list(_of_tests([table("seeds and items")])) == ["jackknife", "pigeonhole", "moderated", "confidence_set"]
-    for runtime, environment, works in (
-        ({"workers": 1, "engine": "deepspeed"}, {}, []), ({"workers": 2}, {}, ["ray"]), ({"workers": 2, "engine": "deepspeed"}, {}, ["ray", "deepspeed"]),
-        ({}, {"executed by": "ray"}, ["ray"]),
-    ):  # fmt: skip
-        assert list(_of_machines([_record("a", runtime=dict(runtime), **environment)])) == works
-
-
-def test_stages_are_counted_and_geometry_is_the_mean_over_finished_trials() -> None:
-    records = {key: _record(key, kind).model_copy(update={"seconds": 10.0}) for key, kind in (("c", "corpus"), ("t", "train"))}
-    trials = tuple(
-        TrialRecord(key=f"s{one}", method="m", cell="m", name="m", params={}, seed=one, fold=None, train="t", stages=("c", "t", f"s{one}"))
-        for one in range(3)
-    )
-    places = {"c": "corpus/c", "t": "train/t", **{f"s{seed}": f"scores/s{seed}" for seed in range(3)}}
-    sweep = SweepRecord(name="s", about="", recipe={}, baseline=None, paper=None, places=places, trials=trials)
-    assert _stage_rows(sweep, records) == [
-        ["corpus", "3", "1", "1", "10", "20"], ["train", "3", "1", "1", "10", "20"], ["scores", "3", "3", "0", "0", "0"],
-    ]  # fmt: skip
-    values = {"a0": 1.0, "a1": 3.0, "b0": 8.0, "b1": None}
-    of_cells: Any = SimpleNamespace(
-        cells={name: [SimpleNamespace(key=f"{key}{place}") for place in "01"] for name, key in (("one", "a"), ("two", "b"))}
-    )
-    measures = ("alignment", "uniformity", "mean_cosine", "effective_rank")
-    found: Any = {key: SimpleNamespace(results={f"geometry.{name}": value for name in measures}) for key, value in values.items() if value}
-    assert _geometry_rows(of_cells, found) == [["one", *["2.000"] * 4], ["two", *["8.000"] * 4]]
-
-
 def test_beside_the_paper_compares_gains_and_names_what_it_lacks() -> None:
     rows = [ResultRow(method="base", label="MiniLM", params={}, seed=0, scores={"STS12": 70.0, "SICK-R": 60.0}, is_fixed=True)]
     rows += [ResultRow(method="rcl", label="ours", params={}, seed=s, scores={"STS12": 71.0 + s, "SICK-R": 59.0}) for s in (0, 1)]
@@ -177,13 +108,6 @@ def test_beside_the_paper_compares_gains_and_names_what_it_lacks() -> None:
     assert found.columns == ("STS12", "SICK-R")
     assert found.rows[1].our_gain == pytest.approx((1.5, -1.0)) and found.rows[1].paper_gain == pytest.approx((1.69, 1.29))
     assert found.rows[0].our_gain == (None, None)
-    for number, matches, said in (
-        ("3", {"ours": "RCLL"}, "'RCLL'"),
-        ("3", {"mine": "RCL"}, "'mine'"),
-        ("2a", {"ours": "RCL"}, "Call our columns"),
-    ):
-        with pytest.raises(DataError, match=said):
-            side_by_side(table, PAPER_TABLES[number], matches=matches, base=None)
 
 
 def test_citations_are_complete_and_refuse_unknown_keys() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import html.parser
 import io
 import re
 from collections.abc import Callable
@@ -11,27 +10,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from jinja2 import UndefinedError
 from markdown_it import MarkdownIt
 
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Scores, Train
 from sentdist.plan.unroll import Plan
-from sentdist.report import kept_report, sweep_report
-from sentdist.report.block import Block
+from sentdist.report import sweep_report
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.kept_report import MADE_OF, keep_report
 from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows
-from sentdist.report.templating import render
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
-from sentdist.tracking.notes import Link, sweep_note
-from sentdist.tracking.run_layout import RunLayout
+from sentdist.tracking.pages import Link, sweep_note
+from sentdist.tracking.run_update import RunLayout
 from sentdist.tracking.sweep_summary import summary_csv, summary_rows
-from tests.support.pages import html_part, markdown_part
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -85,39 +80,11 @@ def test_sheets_have_equal_rows_and_no_formulas(made: Made) -> None:
             assert not re.match(r"\s*[=+\-@\t\r]", cell) or re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?|-?(inf|nan)", cell), cell
 
 
-def test_a_page_runs_nothing_loads_nothing_and_is_balanced(made: Made) -> None:
-    class Tags(html.parser.HTMLParser):
-        open: list[str] = []  # noqa: RUF012
-        runs: list[str] = []  # noqa: RUF012
-
-        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-            self.runs.extend(name for name, value in attrs if name.startswith("on") or str(value).startswith("javascript"))
-            if tag not in ("meta", "br"):
-                self.open.append(tag)
-
-        def handle_endtag(self, tag: str) -> None:
-            assert self.open.pop() == tag
-
-    tags = Tags()
-    tags.feed(made.report.html)
-    assert not tags.open and not tags.runs
-    assert not re.search(r"<script|<link|<img|@import|src=", made.report.html)
-    assert made.report.html.count("<svg ") == made.report.html.count('<figure class="drawing">') >= 2
-
-
 def test_every_reference_of_a_page_leads_to_one_place(made: Made) -> None:
     identifiers = re.findall(r'\bid="([^"]+)"', made.report.html)
     assert len(identifiers) == len(set(identifiers))
     assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', made.report.html)) <= set(identifiers)
     assert {name for name in made.report.files if Path(name).name != name} == set(), "no file outside"
-
-
-def test_commands_in_sentences_are_code_and_nothing_else_is() -> None:
-    block = Block(title="t", said=["Type `sentdist leaks RECIPE` now, not `<b>` or *stars*."])
-    assert "Type <code>sentdist leaks RECIPE</code> now, not `&lt;b&gt;` or *stars*." in html_part("block", block)
-    assert "Type `sentdist leaks RECIPE` now, not \\`&lt;b&gt;\\` or \\*stars\\*." in markdown_part("block", block)
-    with pytest.raises(UndefinedError, match="page"):
-        render("sweep.html.jinja")
 
 
 Keep = Callable[..., dict[str, bytes]]
@@ -194,26 +161,6 @@ def test_what_a_report_would_tell_otherwise_has_it_drawn_again(keep: Keep, fille
     for text in ("", "{", "[]", '{"made_of": "x", "files": ["report.html"]}'):
         (folder / MADE_OF).write_text(text)
         assert keep(is_drawn=True) == whole, text
-
-
-def test_a_report_that_was_cut_off_while_it_was_written_is_not_taken_for_whole(
-    keep: Keep, filled: tuple[Plan, ArtifactStore], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, store = filled
-    first = keep(is_drawn=True)
-    write_folder = store.files.write_folder
-
-    def full(folder: Path, place: str) -> str:
-        (folder / "report.html").write_text("half")
-        write_folder(folder, place)
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(store.files, "write_folder", full)
-        patched.setattr(kept_report, "code_digest", lambda: "of another version")
-        with pytest.raises(OSError, match="full"):
-            keep(is_drawn=True)
-    assert keep(is_drawn=True) == first, "of the first version again, whose files are written over"
 
 
 @pytest.mark.parametrize("kind", [Train, Scores])

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.data.task_texts import TaskTexts, shared_groups
-from sentdist.evaluation.joint_groups import joint_groups
+from sentdist.data.leaks import TaskTexts, shared_groups
+from sentdist.evaluation.items import joint_groups
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.columns import AVERAGE
+from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
 from tests.support.tasks_data import evaluated, write_table
 from tests.support.tiny_encoders import WORDS
@@ -102,9 +102,3 @@ def test_joint_groups_are_those_of_merging_by_hand(seed: int) -> None:
     values = generator.normal(size=len(names))
     expected = [sum(values[names.index(name)] for name in found[place]) for place in range(len(joint.strata))]
     np.testing.assert_allclose(joint.sums(values), expected)
-
-
-def test_tasks_that_share_nothing_stay_as_they_are() -> None:
-    none = np.zeros((0, 2), dtype=np.int64)
-    joint = joint_groups([np.zeros(3, dtype=np.intp), np.zeros(2, dtype=np.intp)], [none, none])
-    assert joint.place.tolist() == [0, 1, 2, 3, 4] and joint.strata.tolist() == [0, 0, 0, 1, 1] and joint.tasks == ()

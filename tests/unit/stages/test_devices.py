@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages import devices
 from sentdist.stages.devices import device_of, on_this_machine
+from sentdist.stages.gpu_memory import check_precisions
 from sentdist.stages.planning.device_forecast import PEAKS, UTILISATION, Devices, device_forecast, operations_of, parameters_by
-from sentdist.stages.precisions import check_precisions
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
 

@@ -10,9 +10,8 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
 from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.plan.stage import Json
-from sentdist.stages.context import Context
-from sentdist.stages.corpora.groups import rewording
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import Context, folder_of
+from sentdist.stages.corpora import rewording
 from sentdist.stages.local import build_here
 from tests.support.groups_data import groups, supmpn_values, write_inference
 from tests.support.tiny_data import tiny_plan

@@ -5,26 +5,22 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from sentdist.data.sources.pinned import check_pinned, inspect_source
-from sentdist.errors import ArtifactLost, DataError
+from sentdist.data.sources.hub import check_pinned, inspect_source
+from sentdist.errors import DataError
 from sentdist.learning.loop import StepReport
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import Task
 from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.corpora.build import build_corpus_stage
+from sentdist.stages.corpora import build_corpus_stage
 from sentdist.stages.local import build_all
-from sentdist.stages.ranks import Ranks
-from sentdist.stages.rungs import publish_training
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
@@ -112,20 +108,6 @@ def _digests(store: ArtifactStore, stages: tuple[Stage, ...]) -> dict[str, dict[
         digests = artifact.record.digests
         found[stage.place] = {name: digests[name] for name in digests if name.endswith(RESULTS)}
     return found
-
-
-def test_a_loss_that_another_host_has_seen_keeps_the_first_one_from_publishing(tmp_path: Path, tiny_encoder_dir: Path) -> None:
-    """Each host has a copy of its own of what an object store holds."""
-    plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    stage = next(stage for stage in plan.stages if isinstance(stage, Train))
-    resumed: Any = SimpleNamespace(seconds=0.0, step=0, session=SimpleNamespace(finish=lambda folder: {}, seconds_since=lambda began: 1.0))
-    loss = ArtifactLost(where="its copy", found="changed", expected="", remedy="")
-    reported = Ranks(rank=0, world_size=2, exchange=lambda said: [said, loss], gather=lambda said: [said, None])
-    with pytest.raises(ArtifactLost, match="its copy"):
-        publish_training(resumed, stage, context, reported, started=0.0)
-    assert context.store.get(stage) is None
-    quiet = replace(reported, exchange=lambda said: [said, None])
-    assert publish_training(resumed, stage, context, quiet, started=0.0) == context.store.get(stage) is not None
 
 
 CHANGED = "another content than when the run was planned"

@@ -8,17 +8,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.labels import EMPTY, read_labelled
+from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.sources.pinned import inspect_source
+from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
-from sentdist.learning.encoder import encode as embedding
 from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.clustering import load_clustering
+from sentdist.stages.tasks.classification import load_clustering
 from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.pairs import LoadedPairs, load_pairs
-from sentdist.stages.tasks.triplets import LoadedTriplets, load_triplets
+from sentdist.stages.tasks.sts import LoadedPairs, LoadedTriplets, load_pairs, load_triplets
 from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
@@ -51,31 +49,6 @@ def test_a_planted_encoder_finds_the_labels_and_items_say_which(planted_encoder_
     found = pq.read_table(items / "cr.parquet")
     assert found.num_rows == 74 and np.mean(found["accuracy"]) == pytest.approx(results["cr"])
     assert pq.read_table(items / "sst2.parquet")["row"].to_pylist() == list(range(0, 72, 3)), "rows are those of the file"
-
-
-def test_other_tasks_of_an_encoder_encode_only_what_is_new(
-    planted_encoder_dir: Path, tiny_encoder_dir: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    counts: list[int] = []
-    encode = embedding.encode
-    monkeypatch.setattr(
-        embedding, "encode", lambda encoder, sentences, **options: (counts.append(len(sentences)), encode(encoder, sentences, **options))[1]
-    )
-    write_table(
-        data, "my/new", [{"text": "the man eats", "label": "x"}, {"text": "a new text", "label": "y"}, {"text": "a man eats", "label": "y"}]
-    )
-
-    def scores(encoder: Path, *tasks: str, keeps: bool = True) -> dict[str, object]:
-        return dict(evaluated(encoder, tasks, data=data, store=tmp_path / "store", keeps_embeddings=keeps)[0].record.results)
-
-    first = scores(planted_encoder_dir, "classification=transfer/sst2@test")
-    again = scores(planted_encoder_dir, "classification=transfer/sst2@test", "clustering=my/new")
-    assert counts == [72, 2], "of three texts one was known"
-    assert again["classification-transfer-sst2-test"] == first["classification-transfer-sst2-test"]
-    assert again == scores(planted_encoder_dir, "clustering=my/new", "classification=transfer/sst2@test") and counts == [72, 2]
-    scores(tiny_encoder_dir, "clustering=my/new")
-    scores(planted_encoder_dir, "clustering=my/new", keeps=False)
-    assert counts == [72, 2, 3, 3], "another encoder knows nothing of it, and a sweep keeps nothing"
 
 
 def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.plan.recipe import load_recipe
 from sentdist.plan.stages import Train
-from sentdist.stages.inputs import folder_of
+from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.tasks.load import load_task

@@ -13,9 +13,9 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 
 from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.plan.specs import AskedPrompts, EncoderUse
 from sentdist.plan.stages import Encoded
 from sentdist.store.store import ArtifactStore
@@ -125,9 +125,9 @@ def test_embeddings_are_kept_by_their_prompt(prompted: Path, data: Path, scores:
 
 def test_a_prompt_without_effect_or_room_is_refused(prompted: Path, scores: Callable[..., Results]) -> None:
     for task, role, prompt, said in (
-        (PAIRS, "query", "x ", "--query-prompt: found tasks of sentences"),
+        (PAIRS, "query", "x ", "--query-prompt: found only tasks of sentences"),
         (PAIRS, "document", "", "--document-prompt has no effect"),
-        (FAQ, "sentence", "x ", "--prompt: found tasks of queries and documents alone"),
+        (FAQ, "sentence", "x ", "--prompt: found only tasks of queries"),
         (FAQ, "query", "querry", 'Did you mean "query"'),
         (FAQ, "query", "a man sings " * 20, "expected one that leaves room for a sentence"),
     ):

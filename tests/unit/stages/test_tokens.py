@@ -8,23 +8,16 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-import torch
-from transformers import PreTrainedTokenizerFast
 
-from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.learning.encoder import token_table
-from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.token_table import TokenTable
-from sentdist.learning.encoder.tokenizing import token_ids, tokenizer_digest
+from sentdist.learning.encoder import tokens as token_table
+from sentdist.learning.encoder.tokens import TokenTable, token_ids
 from sentdist.plan.stages import Tokens, Train
-from sentdist.stages import tokens as tokens_module
+from sentdist.stages import train_setup as tokens_module
 from sentdist.stages.context import Context
-from sentdist.stages.inputs import folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.start_encoder import load_encoder
-from sentdist.stages.tokens import tokens_of, tokens_stage
-from sentdist.stages.train_here import train_here
+from sentdist.stages.rungs import train_here
+from sentdist.stages.train_setup import load_encoder, tokens_of
 from sentdist.store.garbage import dependents
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -43,24 +36,6 @@ def _kept(context: Context) -> list[str]:
     return [artifact.record.place for artifact in context.store.artifacts(Tokens.kind)]
 
 
-def test_the_table_has_what_the_tokenizer_gives(prepared: Any) -> None:
-    train, context = prepared
-    short = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 5})})
-    encoder = load_encoder(train, context)
-    corpus = OpenedCorpus.open(folder_of(train.corpus, context))
-    ids = np.random.default_rng(0).integers(0, corpus.num_sentences, size=(3, 50))
-    for stage in (train, short):
-        table = tokens_of(stage, context, encoder.tokenizer)
-        assert table.num_sentences == corpus.num_sentences > 7
-        found, expected = table.batch(ids), encoder.tokenize(corpus.sentences(ids), max_length=stage.training.max_length)
-        assert torch.equal(found.token_ids, expected.token_ids) and found.token_ids.dtype == torch.int64
-        assert torch.equal(found.boundaries, expected.boundaries) and found.boundaries.dtype == torch.int32
-        assert found.lengths == expected.lengths
-    facts = next(artifact.record.results for artifact in context.store.artifacts(Tokens.kind) if "-5-" in artifact.record.place)
-    every = encoder.tokenize(corpus.sentences(np.arange(corpus.num_sentences)), max_length=5)
-    assert facts["num_tokens"] == every.num_tokens and facts["num_truncated"] == every.num_truncated > 0 and facts["longest"] == 5
-
-
 def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) -> None:
     train, context = prepared
     build_here(train, context)
@@ -74,25 +49,6 @@ def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) 
     corpus = context.store.get(train.corpus)
     assert corpus is not None
     assert set(kept) <= {artifact.record.place for artifact in dependents(context.store, corpus)}
-
-
-def test_tokens_are_distinguished_by_what_the_ids_depend_on(prepared: Any, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    train, context = prepared
-    encoder = load_encoder(train, context)
-    digest = tokenizer_digest(encoder.tokenizer)
-    encoder.tokenize(["a man"], max_length=4)
-    assert tokenizer_digest(encoder.tokenizer) == digest, "a call leaves its length in the tokenizer"
-    encoder.tokenizer.save_pretrained(tmp_path / "saved")
-    assert tokenizer_digest(PreTrainedTokenizerFast.from_pretrained(tmp_path / "saved")) == digest
-    tokenizer = SentenceEncoder.load(tiny_encoder_dir).tokenizer
-    tokenizer.truncation_side = "left"
-    assert tokenizer_digest(tokenizer) != digest
-    tokenizer.truncation_side = "right"
-    tokenizer.add_tokens(["theremin"])
-    assert tokenizer_digest(tokenizer) != digest
-    longer = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 6})})
-    assert tokens_stage(longer, encoder.tokenizer).key != tokens_stage(train, encoder.tokenizer).key
-    assert tokens_stage(train, tokenizer).key != tokens_stage(train, encoder.tokenizer).key
 
 
 def test_what_cannot_be_read_is_said(prepared: Any, tmp_path: Path) -> None:

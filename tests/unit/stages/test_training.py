@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from sentdist.errors import DataError, RecipeError, ResourceError, SentdistError, TrainingDiverged
 from sentdist.learning.bank import HostBank
 from sentdist.learning.checkpoint import Progress
-from sentdist.learning.encoder.batch import Batch
+from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import StepReport, StepSeconds, train_steps
@@ -25,9 +24,7 @@ from sentdist.learning.optimization import Optimization, adamw
 from sentdist.plan.stages import Train
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import build_here
-from sentdist.stages.rank_batches import RankBatches
-from sentdist.stages.ranks import Ranks
-from sentdist.stages.start_encoder import load_start_tokenizer
+from sentdist.stages.train_setup import RankBatches, Ranks, load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
 from tests.support.rank_threads import on_ranks
@@ -62,16 +59,6 @@ def frozen_state(engine: TorchEngine) -> list[Tensor]:
 
 def assert_equal(found: list[Tensor], expected: list[Tensor]) -> None:
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-
-
-def test_reports_say_what_happened() -> None:
-    engine = TorchEngine(ToyEncoder(), OPTIMIZATION)
-    reports = list(train_steps(engine, make.info_nce(temperature=0.05), toy_batches(10), start=0))
-    assert [report.step for report in reports] == list(range(10))
-    # Warm-up over 2 steps from 0, then linearly to 0 after the tenth.
-    assert [report.lr for report in reports] == pytest.approx([0, 5e-3, *(1e-2 * (8 - k) / 8 for k in range(8))])
-    assert all(report.num_sentences == 24 and report.grad_norm > 0 for report in reports)
-    assert reports[-1].loss < reports[0].loss
 
 
 def test_a_loss_that_is_not_finite_stops_before_the_optimizer(tmp_path: Path) -> None:
@@ -129,29 +116,6 @@ def test_vectors_do_not_decay() -> None:
     decays = {id(parameter): group["weight_decay"] for group in adamw(encoder, OPTIMIZATION).param_groups for parameter in group["params"]}
     found = {name: decays[id(parameter)] for name, parameter in encoder.named_parameters()}
     assert found == {"tokens.weight": 0.01, "dense.weight": 0.01, "norm.weight": 0, "norm.bias": 0, "dense.bias": 0}
-
-
-def test_a_stretched_schedule_ends_before_its_end() -> None:
-    released = Optimization(num_steps=14_720, warmup_fraction=0.2, schedule_stretch=4.0)
-    assert released.num_warmup_steps / released.num_steps == pytest.approx(0.8)
-    stretched = replace(OPTIMIZATION, num_steps=15, warmup_fraction=0.2, schedule_stretch=4.0)
-    reports = list(train_steps(TorchEngine(ToyEncoder(), stretched), make.info_nce(), toy_batches(15)))
-    # 12 of 60 steps of warm-up, then from the peak down to 0 at step 60, of which 3 are gone when training ends.
-    assert [report.lr for report in reports] == pytest.approx([1e-2 * k / 12 for k in range(12)] + [1e-2 * (48 - k) / 48 for k in range(3)])
-
-
-def test_constant_schedule_and_no_clipping() -> None:
-    batches = toy_batches(4)
-    constant = replace(OPTIMIZATION, schedule="constant", warmup_fraction=0.0)
-    reports = list(train_steps(TorchEngine(ToyEncoder(), constant), make.info_nce(), batches))
-    assert [report.lr for report in reports] == [1e-2] * 4
-    weights = []
-    for clip_norm in (None, 1e6, 1e-3):
-        engine = TorchEngine(ToyEncoder(), replace(constant, clip_norm=clip_norm))
-        list(train_steps(engine, make.info_nce(), batches))
-        weights.append(engine.weights()["dense.weight"])
-    assert torch.equal(weights[0], weights[1])
-    assert not torch.equal(weights[0], weights[2])
 
 
 def test_a_point_of_a_curve_is_the_mean_of_the_steps_since_the_last() -> None:

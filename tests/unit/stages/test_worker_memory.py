@@ -10,31 +10,30 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from transformers import AutoConfig
 
 from sentdist.errors import ResourceError
-from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.runtime import Runtime
+from sentdist.plan.sections import Runtime
 from sentdist.plan.specs import EncoderSpec, Training
 from sentdist.plan.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
-from sentdist.stages.planning.attention_memory import DIFFERENTIATED_BYTES, SPREAD, mean_square
-from sentdist.stages.planning.engine_memory import NCCL_BYTES
 from sentdist.stages.planning.resolve import encoder_configuration
 from sentdist.stages.planning.worker_memory import (
     ATTENTION_BYTES,
     BERT_BASE,
     CUDA_BYTES,
+    DIFFERENTIATED_BYTES,
+    NCCL_BYTES,
     PLAIN,
+    SPREAD,
     EncoderSize,
-    bank_lies_on_gpu,
     embedding_widths,
     encoder_size,
     fitting_micro_batch,
     gpu_bytes,
+    mean_square,
     planned_bank_bytes,
     worker_bytes,
 )
@@ -52,18 +51,6 @@ def _stage(*, rows: int = 64, precision: str = "fp32", max_length: int = 128) ->
     return Train.model_validate({"encoder": encoder, "corpus": corpus, "objective": InfoNCE(), "training": training, "seed": 0})
 
 
-@pytest.mark.parametrize(
-    ("family", "settings"),
-    [("bert", {}), ("modernbert", {}), ("qwen3", {}), ("t5", {"feed_forward_proj": "gated-gelu", "num_heads": 6, "d_ff": 1024})],
-)
-def test_the_parameters_of_every_flat_family_are_counted(family: str, settings: dict[str, object]) -> None:
-    config = AutoConfig.for_model(family, **settings)
-    with torch.device("meta"):
-        model = auto_class(config).from_config(config)
-    counted = sum(weight.numel() for name, weight in model.named_parameters() if not name.startswith("pooler."))
-    assert encoder_size(config.to_dict()).num_parameters == pytest.approx(counted, rel=0.005)
-
-
 @pytest.mark.parametrize(("pooling", "width"), [("mean", WIDTH), ("mean_dense", 3 * WIDTH)])
 def test_a_bank_is_as_wide_as_what_its_encoder_gives(pooling: str, width: int, tmp_path: Path) -> None:
     """Behind the pooling of a Sentence-T5 a dense layer has a width of its own."""
@@ -74,21 +61,6 @@ def test_a_bank_is_as_wide_as_what_its_encoder_gives(pooling: str, width: int, t
     training = Mock(banks=(bank,))
     found = planned_bank_bytes(training, {train.corpus.key: 10}, embedding_widths([training], Mock(folders={"r": str(folder)})))
     assert found == 10 * 3 * width * 4
-
-
-def test_what_is_kept_of_sentences_grows_as_they_do_until_they_are_cut() -> None:
-    def of_sentences(tokens: float, **training: int) -> list[float]:
-        stage = _stage(**training)
-        return [
-            asked(stage, MINILM, PLAIN, tokens=tokens) - asked(stage, MINILM, PLAIN.model_copy(update={"micro_batch": 1}), tokens=tokens)
-            for asked in (gpu_bytes, worker_bytes)
-        ]
-
-    short, long, longest = (of_sentences(tokens) for tokens in (24.0, 96.0, 1e6))
-    assert 4 < long[1] / short[1] < 5, "of a CPU weights of attention grow with the square"
-    assert 3 < long[0] / short[0] < 4, "of a GPU what attention takes is that of the longest"
-    assert longest == pytest.approx(of_sentences(1e4)), "of max_length"
-    assert of_sentences(384.0, max_length=512)[1] > 16 * short[1]
 
 
 def test_a_frozen_encoder_has_weights_and_one_layer_at_a_time() -> None:
@@ -145,25 +117,6 @@ def test_what_an_engine_keeps_beside_plain_torch_is_counted(runtime: dict[str, A
     for precision, copy in (("fp32", 0), ("bf16", 2)):
         found = gpu_bytes(_stage(precision=precision), large, given) - CUDA_BYTES - group
         assert found / large.num_parameters == pytest.approx(of_each + copy, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("bank_gib", "gpu_gib", "gpus", "is_there"),
-    [
-        (9.9, 80, 1.0, True), (10.1, 80, 1.0, False), (9.9, 80, 4.0, True), (4.9, 80, 0.5, True), (5.1, 80, 0.5, False),
-        (0.1, 2, 1.0, True), (0.2, 2, 1.0, False), (0.0, 80, 1.0, False), (1.0, float("inf"), 1.0, True),
-    ],
-)  # fmt: skip
-def test_a_bank_lies_on_the_gpu_where_a_share_of_it_is_enough_and_the_rest_fits(
-    bank_gib: float, gpu_gib: float, gpus: float, is_there: bool
-) -> None:
-    """What is counted and what is done is one rule; and a worker is never thought larger than its share for the sake of a bank."""
-    stage, runtime = _stage(precision="bf16"), Runtime(gpus_per_worker=gpus)
-    beside, given = gpu_bytes(stage, MINILM, runtime), {"bank_bytes": bank_gib * GIB, "gpu_memory": gpu_gib * GIB}
-    assert bank_lies_on_gpu(stage, MINILM, runtime, **given) == is_there
-    counted = gpu_bytes(stage, MINILM, runtime, **given)
-    assert counted == beside + (bank_gib * GIB if is_there else 0.0)
-    assert not is_there or counted <= gpu_gib * min(1.0, gpus) * GIB
 
 
 HUNDRED = Runtime(engine="torch", micro_batch=100, gpus_per_worker=1.0)

@@ -20,8 +20,8 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
+from sentdist.store import copies as verified
 from sentdist.store import store as store_module
-from sentdist.store import verified
 from sentdist.store.garbage import collect_garbage, dependents, orphans
 from sentdist.store.record import SCHEMA, Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore

@@ -18,7 +18,7 @@ from sentdist.plan.stages import Train
 from sentdist.store import garbage
 from sentdist.store.copies import IN_USE_S, make_room
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
-from sentdist.store.scratch import remove_left, scratch_folder
+from sentdist.store.local_storage import remove_left, scratch_folder
 from sentdist.store.store import STAGING, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
@@ -83,7 +83,7 @@ def test_what_is_finished_by_then_stays(store: ArtifactStore, monkeypatch: pytes
 STARTED = """
 import sys
 from pathlib import Path
-from sentdist.store.scratch import scratch_folder
+from sentdist.store.local_storage import scratch_folder
 
 with scratch_folder(Path(sys.argv[1]), "tune") as folder:
     (folder / "file").write_text("left")

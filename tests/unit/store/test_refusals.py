@@ -16,7 +16,8 @@ import pytest
 
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.store import access, slow_store
+from sentdist.store import access
+from sentdist.store import access as slow_store
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.waiting import wait_for
@@ -25,10 +26,10 @@ CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TROUBLE = {
     errno.ENOSPC: "no space left",
     errno.EROFS: "a read-only file system",
-    errno.EACCES: "no right to write",
-    errno.EDQUOT: "a quota that is used up",
+    errno.EACCES: "no permission to write",
+    errno.EDQUOT: "quota",
     errno.ESTALE: "stale handle",
-    errno.EIO: "an error of the disk",
+    errno.EIO: "a disk error",
     errno.ETIMEDOUT: "does not answer",
     errno.ENOTCONN: "whose server has ended",
 }
@@ -83,7 +84,7 @@ def _without_roots_rights() -> Iterator[None]:
 def test_a_place_where_nothing_can_be_written_is_reported(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:  # not pytest's own, into which nobody but its owner may look
         Path(folder).chmod(0o555)
-        with _without_roots_rights(), pytest.raises(StoreError, match="no right to write"):
+        with _without_roots_rights(), pytest.raises(StoreError, match="no permission to write"):
             ArtifactStore(folder).check_writable()
     (tmp_path / "file").write_text("a file")
     with pytest.raises(StoreError, match="expected a store that can be written"):

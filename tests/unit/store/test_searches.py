@@ -9,17 +9,14 @@ import pytest
 
 from sentdist.errors import StoreError
 from sentdist.store.searches import (
-    Finalist,
     FinalistsChosen,
     RungReached,
     SearchBegun,
     SearchEvent,
     SearchState,
-    SubmissionSeen,
     TrialEnded,
     TrialSuggested,
     append_event,
-    latest,
     load_events,
     load_search,
     search_names,
@@ -73,17 +70,6 @@ def test_what_was_noted_is_read_back(tmp_path: Path) -> None:
     assert not found.of_method("base")
 
 
-def test_hours_count_while_a_search_runs_only(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    again = SearchBegun.model_validate(BEGUN.model_dump() | {"at": 100_000.0})
-    finalist = Finalist(number=0, method="rcl", place=1, suggestion={"training.learning_rate": 1e-5}, dev=55.0, cells={0: "s0", 1: "s1"})
-    chosen = FinalistsChosen(finalists=(finalist,), reason="all trials are made", at=200_000.0)
-    kept(store, (*EVENTS, again, SubmissionSeen(at=103_563.0), chosen))
-    found = load_search(store, "small")
-    assert found.spent_hours == pytest.approx((37 + 3563) / 3600)
-    assert (found.finalists, found.reason) == ((finalist,), "all trials are made")
-
-
 def test_what_is_known_follows_from_the_lines_one_by_one() -> None:
     state = SearchState()
     for event in (*EVENTS, rung(0, 0.5, 99.0, paid_s=7), rung(7, 0.5, 98.0), TrialEnded(number=7, state="finished")):
@@ -112,16 +98,6 @@ def test_a_damaged_line_costs_itself_alone(damage: bytes, tmp_path: Path, caplog
     with caplog.at_level(logging.WARNING):
         assert load_events(store, "small") == EVENTS
     assert "1 line left out" in caplog.text
-
-
-def test_a_search_that_asks_something_else_begins_anew(tmp_path: Path) -> None:
-    store = ArtifactStore(tmp_path)
-    other = SearchBegun.model_validate(BEGUN.model_dump() | {"identity": "two"})
-    kept(store, (*EVENTS, other, suggested(0, 0.5)))
-    found = load_search(store, "small")
-    assert [trial.suggestion for trial in found.trials] == [{"training.learning_rate": 0.5}]
-    assert latest(load_events(store, "small"), identity="one") == ()
-    assert len(latest(load_events(store, "small"), identity="two")) == 2
 
 
 def test_a_process_that_finds_lines_of_another_one_notes_nothing_more(tmp_path: Path) -> None:

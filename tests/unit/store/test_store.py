@@ -13,7 +13,6 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
-from sentdist.errors import StoreError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.specs import EncoderSpec, Training
@@ -21,9 +20,8 @@ from sentdist.plan.stage import Stage
 from sentdist.plan.stages import Train
 from sentdist.store import object_storage
 from sentdist.store import store as store_module
-from sentdist.store.differences import explained
 from sentdist.store.garbage import collect_garbage, orphans
-from sentdist.store.record import Record
+from sentdist.store.record import Record, explained
 from sentdist.store.store import STAGING, Artifact, ArtifactStore
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
@@ -77,32 +75,6 @@ def _commit(store: ArtifactStore, stage: Stage, folder: Path, **results: str) ->
     return store.commit(stage, folder, seconds=1.0, runtime={"workers": 1}, environment={"python": "3"}, results=dict(results))
 
 
-def test_what_was_committed_is_found_with_its_files_and_record(store: ArtifactStore) -> None:
-    stage = _train()
-    assert store.get(stage) is None
-    artifact = _put(store, stage, "weights", score="80")
-    assert store.has(stage)
-    assert store.get(stage) == artifact
-    assert f"/{stage.place}" in artifact.uri
-    assert artifact.record.files == {"inner/data.txt": 7}
-    assert artifact.record.inputs == (CORPUS.key,)
-    assert artifact.record.stage == stage.canonical()
-    assert artifact.record.results == {"score": "80"}
-    folder = store.folder(artifact)
-    assert (folder / "inner" / "data.txt").read_text() == "weights"
-    assert store.folder(artifact) == folder  # a remote artifact is copied once
-
-
-def test_the_first_of_two_writers_is_kept(store: ArtifactStore) -> None:
-    stage = _train()
-    with store.staged() as slow:
-        (slow / "data.txt").write_text("same")
-        first = _put(store, stage, "same", writer="fast")
-        second = _commit(store, stage, slow, writer="slow")
-    assert second == first == store.get(stage)
-    assert second.record.results == {"writer": "fast"}
-
-
 def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore) -> None:
     kept = _put(store, CORPUS)
     orphan = _train()
@@ -117,27 +89,6 @@ def test_garbage_collection_takes_orphans_and_nothing_else(store: ArtifactStore)
     assert store.get(CORPUS) == kept
     assert store.files.read_text("sweeps/demo.json") == "{}"
     assert store.files.read_text("somebody/elses/file.txt") == "not ours"
-
-
-def test_artifacts_are_listed_by_kind_and_found_by_the_beginning_of_a_key(store: ArtifactStore) -> None:
-    corpus, train, other = _put(store, CORPUS), _put(store, _train()), _put(store, _train(seed=1))
-    assert {artifact.key for artifact in store.artifacts()} == {corpus.key, train.key, other.key}
-    assert {artifact.key for artifact in store.artifacts("train")} == {train.key, other.key}
-    assert store.find(train.key[:12]) == train
-    assert store.find(train.record.place) == train
-    assert store.find(train.record.place.partition("/")[2]) == store.find(train.record.label) == train, "as MLflow and the terminal show it"
-    assert store.find(train.record.label, kind="train") == train
-    with pytest.raises(StoreError, match="found none"):
-        store.find(train.record.label, kind="scores")
-    assert store.find(train.record.place.rpartition("-")[0]) == train and store.find("corpus/") == corpus, "places that begin so"
-    with pytest.raises(StoreError, match=r"found train/.*, train/.*; expected one artifact"):
-        store.find("train/")
-    with pytest.raises(StoreError, match="found an empty name; expected one artifact"):
-        store.find("")
-    with pytest.raises(StoreError, match="found none"):
-        store.find("ffffffffffff")
-    with pytest.raises(StoreError, match="found none"):
-        store.find(train.key[1:])
 
 
 def test_a_record_has_the_inputs_in_their_order_and_seconds_to_the_thousandth() -> None:

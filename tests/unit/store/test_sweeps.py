@@ -10,7 +10,7 @@ from sentdist.plan.stage import Json, Stage
 from sentdist.plan.stages import Bank, Train
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.store.chosen import cells_by_dev, dev_chooses
-from sentdist.store.forecast import Forecast, forecast
+from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
@@ -69,29 +69,9 @@ def _finish(store: ArtifactStore, stage: Stage, **results: Json) -> None:
         store.commit(stage, folder, seconds=1.0, runtime={}, environment={}, results=results)
 
 
-def _kinds(ahead: Forecast) -> dict[str, tuple[int, int, int, int]]:
-    return {kind.kind: (kind.mentions, kind.distinct, kind.finished, kind.missing) for kind in ahead.kinds}
-
-
 @pytest.fixture
 def plan_of_forecast() -> Plan:
     return plan_of(small_recipe(sweep={"methods.rcl.phis": [[0.01], [0.01, 0.02]]}))
-
-
-def test_an_empty_store_has_all_before_it_and_no_speed(plan_of_forecast: Plan, tmp_path: Path) -> None:
-    ahead = forecast(plan_of_forecast, ArtifactStore(tmp_path))
-    assert _kinds(ahead) == {"corpus": (3, 1, 0, 1), "train": (6, 5, 0, 5), "bank": (3, 2, 0, 2), "scores": (4, 4, 0, 4)}
-    assert ahead.saved == 4
-    assert ahead.seconds is None
-    assert "not known" in ahead.work_left
-
-
-def test_work_is_counted_in_sentences(plan_of_forecast: Plan, tmp_path: Path) -> None:
-    sentences = {kind.kind: kind.sentences for kind in forecast(plan_of_forecast, ArtifactStore(tmp_path)).kinds}
-    assert sentences["train"] == 5 * (10_000 // 64 * 64) * 3  # rows of full batches, three columns
-    assert sentences["bank"] == 2 * 10_000 * 3
-    assert sentences["scores"] == 4 * 2 * 1379  # the pairs of STS-B's test split
-    assert not any(kind.is_guessed for kind in forecast(plan_of_forecast, ArtifactStore(tmp_path)).kinds)
 
 
 def test_earlier_runs_say_how_long_the_rest_takes(plan_of_forecast: Plan, tmp_path: Path) -> None:
@@ -131,7 +111,7 @@ def test_a_sweep_that_takes_the_place_of_other_trials_says_so(tmp_path: Path, is
         fill_store(store, wide, noise=lambda trial: 1.0, num_items={"stsb": 40})
     assert left_out_line(store, sweep_record(wide)) is None
     cells = ", ".join(dict.fromkeys(trial.cell for trial in wide.trials if trial.seed == 1))
-    said = f"{wide.recipe.name} had other trials before ({cells}): its report shows today's alone."
+    said = f"{wide.recipe.name} used to have other trials ({cells}): its report shows only the current ones."
     assert (left_out_line(store, sweep_record(narrow)) or "").startswith(said if is_finished else "")
     assert bool(left_out_line(store, sweep_record(narrow))) == is_finished
     searched = sweep_record(narrow).model_copy(update={"recipe": {"search": {}}})

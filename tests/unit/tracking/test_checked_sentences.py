@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
 
-from sentdist.learning.encoder.card import EncoderCard
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
+from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.tracking.registry import write_model
 
 SENTENCES = ["a dog runs", "music"]
@@ -57,8 +57,8 @@ def test_what_is_no_sentence_is_refused_by_its_place(model_folder: Path) -> None
     """MLflow made texts of them, "None" of null, and embedded those."""
     model = _loaded(model_folder)
     for given, found in (
-        (["a dog", None], "sentence 2: found null; expected text"), ([1], "sentence 1: found 1, which is no text"),
-        (["a dog", True], "sentence 2: found True, which is no text"), (["a dog", " \t"], "sentence 2: found no visible character"),
+        (["a dog", None], "sentence 2: found null; expected text"), ([1], "sentence 1: found 1, which is not text"),
+        (["a dog", True], "sentence 2: found True, which is not text"), (["a dog", " \t"], "sentence 2: found no visible character"),
     ):  # fmt: skip
         with pytest.raises(MlflowException, match=found):
             model.predict(given)
@@ -78,7 +78,7 @@ def test_pairs_are_refused(model_folder: Path) -> None:
             _post(model, body)
         assert raised.value.get_http_status_code() == 400
     for given in ([["a dog", "music"]], pd.DataFrame({"a": ["a dog"], "b": ["music"]}), {"a": ["x"], "b": ["y"]}):
-        with pytest.raises(MlflowException, match=r"several columns|found .*, which is no text"):
+        with pytest.raises(MlflowException, match=r"several columns|found .*, which is not text"):
             model.predict(given)
 
 

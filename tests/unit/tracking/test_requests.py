@@ -16,18 +16,16 @@ import pytest
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.health import examine
-from sentdist.services.ports import free_port
+from sentdist.services.processes import free_port
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking import mlflow_tracker
 from sentdist.tracking import server as tracking_server
-from sentdist.tracking.mlflow_tracker import MlflowTracker, make_tracker
-from sentdist.tracking.rebuild import rebuild
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking.mlflow_tracker import MlflowRun, MlflowTracker, make_tracker
 from sentdist.tracking.run_update import RunUpdate, batches
-from sentdist.tracking.server import Server, connect, read_password
-from sentdist.tracking.server_runs import despite_collisions
-from sentdist.tracking.shown_metrics import Point
+from sentdist.tracking.run_values import Point
+from sentdist.tracking.search_runs import rebuild
+from sentdist.tracking.server import Server, connect, despite_collisions, read_password
 from sentdist.tracking.tracker import NullRun, NullTracker
 from tests.support.listening import listening
 from tests.support.mlflow_fixtures import drive, small_sweep

@@ -13,13 +13,13 @@ import pytest
 from sentdist.plan.dotted import short_names
 from sentdist.store.searches import TrialSuggested
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import run_handle, search_runs
-from sentdist.tracking.run_handle import MlflowRun
+from sentdist.tracking import mlflow_tracker as run_handle
+from sentdist.tracking import search_runs
+from sentdist.tracking.mlflow_tracker import MlflowRun, SystemSampler
+from sentdist.tracking.pages import TAG
+from sentdist.tracking.run_values import Point
 from sentdist.tracking.search_runs import SearchRuns
-from sentdist.tracking.server_runs import PARENT
-from sentdist.tracking.shown_metrics import Point
-from sentdist.tracking.system import SystemSampler
-from sentdist.tracking.views import TAG
+from sentdist.tracking.server import PARENT
 from tests.support.synthetic_searches import made_up_search
 
 
@@ -55,18 +55,6 @@ def handle(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def _sent(client: Client) -> list[tuple[str, float, int]]:
     return [point for request in client.requests for point in request]
-
-
-def test_a_step_that_the_run_has_is_not_sent_again_whoever_sent_it(handle: Any) -> None:
-    client = Client(known={"loss": [1, 2]})
-    run = handle(client)
-    for step in (2, 3):
-        run.metrics({"loss": float(step)}, step=step)
-    assert run._send()
-    run.metrics({"loss": 3.0}, step=3)  # a training that went back to its checkpoint
-    run.metrics({"loss": 4.0}, step=4)
-    assert run._send()
-    assert _sent(client) == [("loss", 3.0, 3), ("loss", 4.0, 4)]
 
 
 def test_points_that_a_server_did_not_take_are_sent_later_in_their_order(handle: Any) -> None:

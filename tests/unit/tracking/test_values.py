@@ -10,35 +10,31 @@ from unittest.mock import Mock
 import pytest
 
 from sentdist.plan.corpora import CORPORA
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
 from sentdist.plan.tasks import TASK_GROUPS
-from sentdist.report.useb import useb_scores
+from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.notes import Link, stage_note, sweep_note, trial_note
-from sentdist.tracking.parameters import data_sets
-from sentdist.tracking.run_layout import RunLayout
-from sentdist.tracking.run_update import TAG_LETTERS, began_ms, closed_ms
-from sentdist.tracking.server_runs import add_model_metrics
-from sentdist.tracking.shown_metrics import (
+from sentdist.tracking.pages import MAX_VARIED, Link, SavedView, stage_note, sweep_note, trial_note, varied_parameters, views
+from sentdist.tracking.run_update import TAG_LETTERS, RunLayout, began_ms, closed_ms
+from sentdist.tracking.run_values import (
     averages,
     curve_metrics,
     curve_points,
+    data_sets,
     final_metrics,
     main_scores,
     metric_name,
     primary_metric,
     shown,
 )
+from sentdist.tracking.server import add_model_metrics
 from sentdist.tracking.sweep_runs import _ended
 from sentdist.tracking.sweep_summary import choice_metrics, compared, summary_csv, summary_rows
 from sentdist.tracking.tracker import NullRun, TrackedCurve
-from sentdist.tracking.views import MAX_VARIED, SavedView, varied_parameters, views
 from tests.support.mlflow_fixtures import grid_sweep, layout_of, small_sweep
-from tests.support.planning import plan_of, small_recipe, with_method
+from tests.support.planning import plan_of, small_recipe
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -62,16 +58,6 @@ def test_a_trial_repeats_the_parameters_of_its_training_under_the_recipes_names(
     assert not {"num_regulators", "fold", "stopping"} & set(found)
     bank = next(key for key in layout.shared if layout.kind(key) == "bank")
     assert layout.parameters(bank)["corpus"] == "nli/triplets"
-
-
-def test_a_fold_is_a_parameter() -> None:
-    methods: dict[str, Json] = {"fine_tuned": {"objective": {"name": "info_nce"}}}
-    changes: dict[str, Json] = {"corpus": {"source": "retrieval/stackfaq"}, "folds": {"num": 3}, "evaluation": {"tasks": ["stackfaq"]}}
-    plan = plan_of(small_recipe(methods=methods, selection={"task": "stackfaq"}, **changes))
-    layout = layout_of(plan)
-    assert [layout.parameters(trial.key)["fold"] for trial in plan.trials] == ["0", "1", "2"]
-    corpora = [stage for stage in plan.stages if isinstance(stage, RowsCorpus)]
-    assert [layout.parameters(stage.key)["fold"] for stage in corpora] == ["0", "1", "2"]
 
 
 def test_a_training_belongs_to_its_trial_only_if_nobody_else_needs_it() -> None:
@@ -239,21 +225,13 @@ def test_notes_of_a_large_sweep_are_whole() -> None:
     links = {trial.key: Link(name=trial.name, kind="scores", url=url) for trial in layout.trials.values()}
     note = sweep_note(layout.sweep, records, trials=links, views=[], store="/store")
     assert len(note) < TAG_LETTERS and note.endswith("Artifacts: `/store`")
-    assert note.startswith("**300 of 300 trials are scored.**") and "The other 270 stand in `summary.csv`" in note
-    assert f"{len(layout.sweep.places)} stages stand for the {sum(layout.sweep.mentions.values())} that the trials need" in note
+    assert note.startswith("**300 of 300 trials are scored.**") and "The other 270 are in `summary.csv`" in note
+    assert f"{len(layout.sweep.places)} stages instead of the {sum(layout.sweep.mentions.values())} that the trials need" in note
     lines = summary_csv(summary_rows(layout.sweep, records)).splitlines()
     assert lines[0].startswith("trial,method,seed,fold,dev_score,avg_sts,sts12") and len(lines) == 301
     link = Link(name="large", kind="sweep", url=url)
     stage = stage_note("nli", "corpus", sweep=link, record=None, address="a", trials=list(links.values()), made_from=(), reason=None)
     assert len(stage) < TAG_LETTERS and stage.endswith("- and 270 more")
-
-
-def test_what_an_entropy_encoder_was_trained_on_is_read_by_what_its_bank_regularizes() -> None:
-    values = with_method(entropy={"objective": {"name": "entropy", "phi": 0.01}, "corpus": "other", "select": False, "reported": False})
-    plan = plan_of(recipe_from_values(values | {"corpora": {"other": {"source": "nli/other"}}}, where="test"))
-    trained = next(trial.scores.encoder for trial in plan.trials if trial.method == "rcl")
-    assert isinstance(trained, Train)
-    assert [name for name, _, context in data_sets(trained) if context == "train"] == ["nli/triplets (train)", "nli/other (train)"]
 
 
 def test_what_all_trained_trials_read_stands_on_the_sweep_s_run_and_the_rest_on_theirs() -> None:

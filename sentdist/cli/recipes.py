@@ -1,0 +1,304 @@
+"""Commands on recipes: schema, plan, run, sweep, submit, stop."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sentdist.cli import summary
+from sentdist.cli.options import DataPlace, DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file, sweeps
+from sentdist.cli.printing import empty_table, open_console
+from sentdist.cli.scoring import FORMATS, OutputFormat, print_json
+from sentdist.cli.summary import INTERRUPTED, explain_interrupt, live_display, print_space
+from sentdist.errors import RecipeError, counted
+from sentdist.inference.opening import IN_A_JOB, store_root
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sentdist.execution.build_recipe import Backend, BuiltPlan
+    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.context import Context
+    from sentdist.stages.planning.device_forecast import Devices, Parameters
+    from sentdist.store.garbage import Forecast
+
+
+Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, with the same results.")]
+
+
+def schema(out: Annotated[Path | None, typer.Option("--out", help="Write it to a file.", show_default=False)] = None) -> None:
+    """Print the JSON schema of recipes.
+
+    Editors use it for a recipe whose first line names it:
+
+    # yaml-language-server: $schema=FILE
+    """
+    from sentdist.plan.schema import schema_text
+
+    if out is None:
+        typer.echo(schema_text(), nl=False)
+        return
+    with named_file(f"--out {out}"):
+        out.write_text(schema_text(), encoding="utf-8")
+    typer.echo(f"Written: {out}")
+
+
+def plan(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+    trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
+    on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
+    output: OutputFormat = "table",
+) -> None:
+    """Show what a recipe will build.
+
+    Lists finished and missing stages and the work left. Writes the JSON schema that the recipe's first line names for editors.
+    """
+    from sentdist.execution.plan_facts import disk_estimate, plan_facts
+    from sentdist.plan.schema import keep_schema_of
+    from sentdist.plan.unroll import Plan
+    from sentdist.stages.planning.device_forecast import Devices
+    from sentdist.store.garbage import forecast
+
+    check_choice("--format", output, FORMATS)
+    is_json = output == "json"
+    check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
+    devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
+    unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
+    if recipe.is_file():  # not a shipped recipe given by name
+        keep_schema_of(recipe)
+    if not isinstance(unrolled, Plan):
+        if trials or devices is not None or is_json:
+            raise RecipeError(
+                where="--format json" if is_json else "--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
+                expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search chooses its trials as it runs.",
+            )  # fmt: skip
+        print_space(unrolled, context)
+        return
+    ahead = forecast(unrolled, context.store)
+    if is_json:
+        print_json(asdict(plan_facts(unrolled, context, ahead, devices, _parameters(context))))
+        return
+    console = open_console()
+    console.print(_stage_table(unrolled, ahead))
+    mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
+    console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing saves {ahead.saved}.")
+    console.print(ahead.work_left, highlight=False)
+    to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
+    if to_build:
+        console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
+    if fresh := unrolled.recipe.confirm_seeds:
+        chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
+        console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
+    if devices is not None:
+        for line in _on_devices(devices, unrolled, context, to_build):
+            console.print(line, highlight=False)
+    if trials:
+        for trial in unrolled.trials:
+            mark = "in the store" if trial.key in ahead.finished else "to build"
+            console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+
+
+def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
+    """A row for each kind of stage: how many there are, how many are built, and their sentences."""
+    title = f"{unrolled.recipe.name}: {counted(len(unrolled.trials), 'trial')}"
+    table = empty_table(title, "stage", "mentioned", "distinct", "in the store", "to build", "sentences")
+    for kind in ahead.kinds:
+        cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
+        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
+        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
+    return table
+
+
+def _parameters(context: Context) -> Parameters:
+    """Look up the parameters of encoders by their configurations."""
+    from sentdist.stages.planning.device_forecast import parameters_by
+    from sentdist.stages.planning.resolve import encoder_configuration
+
+    return parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
+
+
+def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
+    """The forecast for these GPUs, and the error of this forecast for finished stages."""
+    from sentdist.stages.planning.device_forecast import device_forecast, forecast_check
+
+    parameters = _parameters(context)
+    if to_build:
+        yield device_forecast(unrolled, devices, parameters, missing=to_build).line
+    finished = [stage for stage in unrolled.stages if stage.key not in to_build]
+    records = {key: found.record for key, found in context.store.get_all(finished).items()}
+    if line := forecast_check(unrolled, devices, parameters, records).line(devices):
+        yield line
+
+
+def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
+    """Build a recipe without its grid.
+
+    Like a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
+    """
+    _build("run", recipe, overrides or [], store, data, local=local)
+
+
+def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
+    """Build all trials of a recipe.
+
+    On a Ray cluster, with a report and the best encoder registered in MLflow; or with --local in this process.
+    """
+    _build("sweep", recipe, overrides or [], store, data, local=local)
+
+
+def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataPlace = None) -> None:
+    """Submit a sweep to the cluster as a Ray job.
+
+    Prints its output and ends with its exit code. Ctrl-C ends the output only; `sentdist stop` ends the sweep.
+    """
+    from sentdist.execution.jobs import follow, job_environment, submit_sweep, use_servers_of
+    from sentdist.plan.recipe import Recipe
+    from sentdist.plan.unroll import check_takes_effect
+
+    loaded = Recipe.load(recipe, overrides or [])  # it is planned on the cluster, with its data and store
+    check_takes_effect(loaded, overrides or [])
+    use_servers_of(Path.cwd(), os.environ)
+    changes = [word for override in overrides or [] for word in ("--set", override)]
+    environment = job_environment(os.environ, SENTDIST_STORE=store, SENTDIST_DATA=data)
+    job = submit_sweep(job_command("sweep", recipe, *changes, store=None, data=None), loaded.name, environment)
+    typer.echo(f"Submitted as job {job.id}. Ctrl-C ends this output only; `sentdist stop {loaded.name}` ends the sweep.")
+    try:
+        raise typer.Exit(follow(job, typer.echo))
+    except KeyboardInterrupt:
+        typer.echo(f"The sweep goes on: `ray job logs --follow {job.id}` shows it, `sentdist stop {loaded.name}` ends it.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def stop(
+    sweep: Annotated[
+        str | None, typer.Argument(help="Name of the sweep, that of its recipe.", show_default=False, autocompletion=sweeps)
+    ] = None,
+    all_sweeps: Annotated[bool, typer.Option("--all", help="All sweeps of the cluster.")] = False,
+) -> None:
+    """Stop a sweep on a cluster.
+
+    Ends the stages that only this sweep needs, even if its driver is gone; finished stages are kept.
+    Submitted again, trainings resume from their last checkpoints.
+    """
+    if (sweep is None) != all_sweeps:
+        raise RecipeError(
+            where="sentdist stop", found="no sweep" if sweep is None else f"{sweep} and --all", expected="one of them",
+            remedy="Name a sweep, or use --all.",
+        )  # fmt: skip
+
+    from sentdist.execution.board.client import stop_sweeps
+    from sentdist.execution.cluster.connection import check_auth_mode, connect
+
+    check_auth_mode()
+    connect()
+    for stopped in stop_sweeps(sweep):
+        ended = counted(stopped.num_ended, "unfinished stage")
+        typer.echo(f"{stopped.sweep}: stopped, with {ended} that nothing else needs. What is finished is kept.")
+
+
+def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
+    without_grid = ["sweep={}"] if command == "run" else []
+    # Before torch and Ray are loaded, so that mistakes are reported at once.
+    asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
+    changes = [word for override in overrides for word in ("--set", override)]
+    job = job_command(command, recipe, *changes, store=store, data=data)
+    carry_out(asked, context, data, local=local, job=job, reports=command == "sweep")
+
+
+def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
+    """Return the command with which a job of the cluster can drive the sweep.
+
+    A job runs in a copy of the folder that it is submitted from, without .sentdist/ and with another parent folder.
+    """
+    stays = recipe.expanduser().absolute() if {".sentdist", "..", "~"} & {*recipe.parts} else recipe
+    places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
+    places += ["--data", str(data.expanduser().absolute())] if data else []
+    return shlex.join((f"rayjobs.{command}", str(stays), *options, *places))
+
+
+def _planned(
+    recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, is_quiet: bool = False
+) -> tuple[Plan | PlannedSearch, Context]:
+    """The plan of a recipe, or its search. is_quiet: print notes on stderr."""
+    from sentdist.plan.recipe import Recipe
+    from sentdist.plan.unroll import Plan, check_takes_effect
+    from sentdist.stages.planning.planned import requested
+
+    loaded = Recipe.load(recipe, overrides)
+    check_takes_effect(loaded, overrides)
+    asked, context = requested(loaded, store=store_root(store), data=data)
+    for line in asked.notes if isinstance(asked, Plan) else ():
+        typer.echo(line, err=is_quiet)
+    return asked, context
+
+
+def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str, reports: bool = True) -> None:
+    """Build a plan or run a search, in this process or on a cluster. job, reports: see `build_on_cluster`."""
+    with explain_interrupt(local=local):
+        if local:
+            build_within(asked, context, data)
+        else:
+            build_on_cluster(asked, context, data, job=job, reports=reports)
+
+
+def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
+    """Build in this process and print the results. data: the data root, also for confirmations."""
+    from sentdist.execution.build_recipe import LocalBackend
+    from sentdist.machine import end_on_sigterm
+    from sentdist.tracking.server import is_server, no_server
+
+    end_on_sigterm()
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    if tracking and not is_server(tracking):
+        typer.echo(f"MLflow is not used: {no_server(tracking)}", err=True)
+        tracking = None
+    done = _built(asked, context, data, LocalBackend(), tracking=tracking)
+    if tracking:
+        summary.bring_to_mlflow(done, context.store, tracking)
+    summary.print_end(done, context)
+
+
+def _built(
+    asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Backend, *, tracking: str | None
+) -> list[BuiltPlan]:
+    """Run `build_recipe`, with progress and tables of results."""
+    from sentdist.execution.build_recipe import build_recipe
+
+    done = []
+    for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
+        summary.print_outcome(one, context.store)
+        done.append(one)
+    return done
+
+
+def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool) -> None:
+    """Build on the cluster, driven by this process: a job of the cluster, or a machine that sees the same files as its nodes.
+
+    Args:
+        asked: the plan or search.
+        context: of its stages.
+        data: the data root.
+        job: module and arguments with which a job can drive it, to be printed.
+        reports: write a report, and register the best encoder in MLflow.
+    """
+    from sentdist.execution.build_recipe import RayBackend
+    from sentdist.execution.cluster.connection import connect_to_drive
+
+    if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
+        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
+    tracking = os.environ.get("MLFLOW_TRACKING_URI")
+    connect_to_drive()
+    done = _built(asked, context, data, RayBackend(tracking), tracking=tracking)
+    if reports and done[0].summary.is_reportable:
+        summary.publish_report(done[0].name, context.store, tracking)
+    summary.print_end(done, context)

@@ -1,0 +1,361 @@
+"""Print progress, reports, results and next steps of a recipe, and write them to MLflow."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console, store_option
+from sentdist.errors import SentdistError, counted, duration
+from sentdist.text import PrintLine
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+    from sentdist.execution.build_recipe import BuiltPlan, FinishedSearch
+    from sentdist.execution.plan_facts import Show, SweepProgress
+    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.stages.context import Context
+    from sentdist.store.store import ArtifactStore
+
+
+MOST_ROWS = 8
+BAR_WIDTH = 40
+
+
+@contextmanager
+def live_display() -> Iterator[tuple[PrintLine, Show | None]]:
+    """Yield a function that prints a line, and one that shows a sweep's progress in place, which is None in a pipe or log."""
+    console = open_console()
+    if not console.is_terminal:
+        yield typer.echo, None
+        return
+
+    from rich.live import Live
+
+    with Live(console=console, transient=True, refresh_per_second=4) as live:
+
+        def print_line(line: str) -> None:
+            live.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        def show(progress: SweepProgress) -> None:
+            live.update(progress_table(progress))
+
+        yield print_line, show
+
+
+def progress_table(progress: SweepProgress) -> RenderableType:
+    """Return a progress bar of finished stages and the running stages."""
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+    from rich.text import Text
+
+    head = Table.grid(padding=(0, 2))
+    left = progress.left or ("" if progress.num_finished == progress.total else "time left: known after the first training")
+    bar = ProgressBar(total=1.0, completed=progress.share, width=BAR_WIDTH)
+    head.add_row(f"{progress.num_finished} of {progress.total} stages", bar, f"{100 * progress.share:.0f} %", left)
+    rows = Table.grid(padding=(0, 2))
+    for running in list(progress.running.values())[:MOST_ROWS]:
+        rows.add_row(Text(running.stage), running.said, duration(progress.now - running.since))
+    others = len(progress.running) - MOST_ROWS
+    return Group(head, rows, f"and {others} more") if others > 0 else Group(head, rows)
+
+
+END = re.compile(r"^## (Details|Citations)$", re.MULTILINE)  # not printed, only in files
+NOTES = "<sub>"  # explanations of marks in tables
+INTERVAL = re.compile(r" \[[^\[\]]*, [^\[\]]*\]")
+SPREAD = re.compile(r" ± [\d.]+")
+PICTURE = re.compile(r"!\[(.*)\]\(\S+\)")
+LINK = re.compile(r"\[((?:\\.|[^\\\]])*)\]\(((?:[^\s()]|\([^\s()]*\))+)\)")
+TAG = re.compile(r"</?[a-z]+>")  # of templates; in titles and data they are entities
+BOLD = re.compile(r"(?<!\\)\*\*")
+ESCAPE = re.compile(r"\\(?=[^\w\s])")
+BAR = re.compile(r"(?<!\\)\|")
+HEADING = re.compile(r"#+ ")
+
+
+def terminal_page(markdown: str, *, width: int) -> Iterator[Text | Table]:
+    """Yield a Markdown report as lines and tables for a console.
+
+    Tables that exceed `width` characters lose their intervals, then their deviations.
+    """
+    from rich.text import Text
+
+    lines = iter(END.split(markdown, maxsplit=1)[0].splitlines())
+    caption, is_blank = "", True
+    for line in lines:
+        if picture := PICTURE.fullmatch(line):
+            caption = plain(picture[1])
+            continue
+        if line.startswith("|"):
+            rows = [line]
+            for after in lines:
+                if not after.startswith("|"):
+                    break
+                rows.append(after)
+            yield _table(rows, width)
+            is_blank = True  # a table ends with a blank line
+            continue
+        text = plain(HEADING.sub("", line))
+        if text == caption or not text or line.startswith(NOTES):  # the caption of a figure, which is not shown
+            if not is_blank:
+                yield Text()
+            is_blank = True
+            continue
+        yield Text(text, style="bold") if HEADING.match(line) else _styled(line)
+        is_blank = False
+
+
+def plain(markdown: str) -> str:
+    """Return a line of Markdown without markup."""
+    return _bare(BOLD.sub("", markdown)).strip()
+
+
+def _bare(markdown: str) -> str:
+    return unescape(ESCAPE.sub("", TAG.sub("", LINK.sub(r"\1 (\2)", markdown))))
+
+
+def _styled(markdown: str) -> Text:
+    from rich.text import Text
+
+    return Text.assemble(*((_bare(part), "bold" if place % 2 else "") for place, part in enumerate(BOLD.split(markdown))))
+
+
+def _table(lines: list[str], width: int) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    header, rule, *rows = [[cell.strip() for cell in BAR.split(line.strip())[1:-1]] for line in lines]
+    for pattern in (INTERVAL, SPREAD):
+        needed = 2 + sum(2 + max(len(plain(row[place])) for row in (header, *rows)) for place in range(len(header)))
+        if needed > width:
+            rows = [[row[0], *(pattern.sub("", cell) for cell in row[1:])] for row in rows]
+    table = Table(box=box.SIMPLE_HEAD)
+    for name, side in zip(header, rule, strict=True):
+        table.add_column(Text(plain(name)), justify="left" if side.startswith(":") else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(_styled, row))
+    return table
+
+
+def print_space(planned: PlannedSearch, context: Context) -> None:
+    """Print a search's space and number of trials for each method, and the time of one trial."""
+    from sentdist.execution.build_recipe import finalists_line
+    from sentdist.execution.searching.budgets import Forecasts
+    from sentdist.store.searches import find_search
+
+    search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
+    table = empty_table(f"{planned.recipe.name}: a search by {search.suggest}", "method", "trials", "fields", "values")
+    for method in planned.methods:
+        trials = planned.num_trials(method)
+        fields = [(path, axis.line) for path, axis in planned.axes(method).items()] or [("–", "–")]
+        table.add_row(method, "until the budget ends" if trials is None else str(trials), *fields[0])
+        for path, values in fields[1:]:
+            table.add_row("", "", path, values)
+    console.print(table)
+    if search.halving is not None:
+        rungs = " and ".join(f"{100 * share:g} %" for share in search.shares)
+        console.print(f"Trainings are compared after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
+    for method in planned.methods:
+        train = planned.train(method, planned.first(method))
+        seconds = forecasts.seconds(train)
+        took = "speed not known yet" if seconds is None else f"about {duration(seconds)}"
+        sentences = forecasts.sentences(train)
+        console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
+    console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)
+    for note in planned.notes:
+        console.print(note, highlight=False, soft_wrap=True)
+    before = find_search(context.store, planned.recipe.name)
+    if before is not None and before.identity == planned.identity:
+        console.print(f"In the store: {counted(len(before.trials), 'trial')} of this search; it continues from there.", highlight=False)
+
+
+def print_choice(found: FinishedSearch) -> None:
+    """Print the settings chosen on dev for each method, and their cost."""
+    from sentdist.execution.searching.conductor import without_finalist
+    from sentdist.plan.suggestions import suggestion_text
+
+    planned, record = found.planned, found.record
+    table = empty_table(
+        f"{record.name}: chosen on dev ({record.reason})", "method", "place", "settings", "dev", "time", "trials", "time of all"
+    )
+    trials = {trial.number: trial for trial in record.trials}
+    for finalist in record.finalists:
+        of_method = record.of_method(finalist.method)
+        ended = [f"{sum(one.state == state for one in of_method)} {state}" for state in ("finished", "pruned", "failed")]
+        table.add_row(
+            planned.recipe.methods[finalist.method].title or finalist.method,
+            str(finalist.place),
+            suggestion_text(finalist.suggestion),
+            f"{finalist.dev:.2f}",
+            f"{trials[finalist.number].paid_s:.0f} s",
+            ", ".join(one for one in ended if not one.startswith("0 ")) if finalist.place == 1 else "",
+            f"{sum(one.paid_s for one in of_method):.0f} s" if finalist.place == 1 else "",
+        )
+    open_console().print(table)
+    for method in planned.methods:
+        if not any(finalist.method == method for finalist in record.finalists):
+            typer.echo(without_finalist(method, planned, record))
+
+
+MOST_SEARCHED = 1000  # texts that are embedded twice for an example of hits: seconds on a laptop's CPU
+NUM_HITS = 3
+
+
+def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
+    """Print the scores of a finished plan, and the choice of a search."""
+    if done.search is not None:
+        print_choice(done.search)
+    _print_scores(done.name, store)
+
+
+def _print_scores(name: str, store: ArtifactStore) -> None:
+    from sentdist.report.leaks import sweep_leaks
+    from sentdist.report.tables import brief_table
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, store, records).leaked)
+    table = empty_table(f"{name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
+    for row in brief.rows:
+        table.add_row(*row)
+    open_console().print(table)
+
+
+def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
+    """Print next steps and an example of the gain; exit with code 1 if anything failed."""
+    print_next(done[0].name, context.store)
+    print_hits(done[0].name, context)
+    if not all(one.is_well for one in done):
+        raise typer.Exit(1)
+
+
+def print_next(name: str, store: ArtifactStore) -> None:
+    """Print the choice on dev, its encoder, warnings (no gain, no test) and the next commands."""
+    from sentdist.report.page_head import no_gain, no_tests
+    from sentdist.store.chosen import cells_by_dev
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(store, name)
+    records = sweep.records(store)
+    cells = cells_by_dev(sweep, records)
+    keys = {trial.train for trial in sweep.trials if trial.train in records and trial.key in records}
+    key = cells[0].best.train if cells else keys.pop() if len(keys) == 1 else None
+    worse = no_gain(sweep, records)
+    if cells:
+        typer.echo(f"Best on dev: {cells[0].line}.")
+    commands = [f"sentdist report {name}"] if any(trial.key in records for trial in sweep.trials) else []
+    if key is not None:
+        found = store.at(sweep.places[key])
+        assert found is not None, "its record was read"
+        typer.echo(f"Encoder: {found.uri}")
+    for warning in (worse, no_tests(sweep, records)):
+        if warning:
+            typer.echo(warning)
+    if key is not None and not worse:
+        short = key[:KEY_LETTERS]
+        commands += [
+            f'sentdist similarity {short} "A dog runs." "A puppy is running."',
+            f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
+            f"sentdist export {short} --to my-encoder",
+        ]
+    where = store_option(store)
+    for number, command in enumerate(commands):
+        typer.echo(f"  {command}{where}" if number else f"Next:\n  {command}{where}")
+
+
+def print_hits(name: str, context: Context) -> None:
+    """Print the texts nearest to one test query before and after training, if the gain is significant and the collection is small.
+
+    It is the first query whose nearest text is relevant after training and was not before: an example, no evidence.
+    """
+    from sentdist.plan.stages import Scores
+    from sentdist.report.page_head import gain_over_untouched
+    from sentdist.store.record import restored
+    from sentdist.store.sweep import load_sweep
+
+    sweep = load_sweep(context.store, name)
+    gain = gain_over_untouched(sweep, context.store)
+    if gain is None or not gain.is_shown:
+        return
+
+    from sentdist.stages.scores.embed_sentences import shown_hits
+
+    trials = {gain.untouched.cell: gain.untouched, gain.chosen.label: gain.chosen.best}
+    records = sweep.records(context.store)
+    stages = {label: stage for label, trial in trials.items() if isinstance(stage := restored(trial.key, records), Scores)}
+    hits = shown_hits(stages, context, num_hits=NUM_HITS, most_documents=MOST_SEARCHED)
+    if hits is not None:
+        typer.echo(f"An example of {hits.task}, nearest first, * marks relevant texts: {hits.query}")
+        for label, found in hits.found.items():
+            typer.echo(f"  {label}")
+            for text, is_relevant in found:
+                typer.echo(f"    {'*' if is_relevant else ' '} {text}")
+
+
+def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
+    """Write finished and failed trials to MLflow; an unreachable server costs a line, not the run."""
+    from sentdist.tracking.search_runs import rebuild
+
+    try:
+        for one in done:
+            rebuild(store, tracking, one.name, failures={failure.key: failure.message for failure in one.summary.failures})
+    except SentdistError as error:
+        typer.echo(f"MLflow: {error} Later, `sentdist track --rebuild` writes it there.", err=True)
+        return
+    if done[0].summary.is_reportable:
+        publish_report(done[0].name, store, tracking)
+
+
+def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
+    """Write the report to the store and the tracker, and register the best encoder unless its gain over the untouched one is not shown."""
+    from sentdist.report.kept_report import keep_report
+    from sentdist.report.page_head import gain_over_untouched
+    from sentdist.store.searches import find_search
+    from sentdist.store.sweep import load_sweep
+    from sentdist.tracking.mlflow_tracker import make_tracker
+
+    tracker, search = make_tracker(tracking, store), find_search(store, name)
+    pages = tracker.log_search(search) if search is not None else {}
+    with tempfile.TemporaryDirectory() as scratch:
+        typer.echo(f"Report: {keep_report(store, name, Path(scratch), links=pages)}")
+        sweep = load_sweep(store, name)
+        tracker.log_report(sweep, Path(scratch))
+        gain = gain_over_untouched(sweep, store)
+        model = tracker.register_best(sweep) if gain is None or gain.is_shown else None
+    if tracker.trials_page:
+        typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
+    for title, page in pages.items():
+        typer.echo(f"MLflow, {title}: {page}")
+    if model:
+        typer.echo(f"Registered, chosen on dev: {model} (@best)")
+    elif tracking and gain is not None and not gain.is_shown:
+        typer.echo(f"Not registered as @best: {gain.line}")
+    for warning in tracker.warnings:
+        typer.echo(f"MLflow: {warning}", err=True)
+
+
+INTERRUPTED = 130  # exit code, as shells have it
+
+
+@contextmanager
+def explain_interrupt(*, local: bool) -> Iterator[None]:
+    """Turn Ctrl-C into a message on what is kept and how to continue. local: in this process, where trainings write no checkpoints."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        unfinished = "an unfinished training starts over" if local else "unfinished trainings resume from their last checkpoints"
+        typer.echo(f"Stopped. What is finished is kept: the same command continues from there; {unfinished}.")
+        raise typer.Exit(INTERRUPTED) from None
