@@ -12,6 +12,7 @@ seconds for each mutant.
 from __future__ import annotations
 
 import ast
+import compileall
 import copy
 import json
 import multiprocessing
@@ -258,7 +259,8 @@ def _in_copy() -> None:
     os.chdir(copied / "tree")
     sys.path[:] = [str(copied / "tree"), *(one for one in sys.path if one not in ("", str(ROOT)))]
     os.environ["PYTHONPATH"] = str(copied / "tree")
-    sys.dont_write_bytecode = True
+    compileall.compile_dir("sentdist", quiet=1)
+    sys.dont_write_bytecode = True  # a mutant's bytecode would outlive it
     import datasets
     import pytest
     import torch
