@@ -26,7 +26,7 @@ OF_NO_STAGE = {
 }  # fmt: skip
 MEANS_THE_SAME = {
     "Method.phis": "a set, whose order says nothing",
-    "hard_negatives": "false where rows have none; what is asked for there is reported: tests/unit/plan/test_remarks.py",
+    "hard_negatives": "false where rows have none; a plan reports where they are asked for",
     "Regression.boundary": "null is the boundary of its loss",
     "AugmentationSection.fraction": "null is that of its kind",
 }

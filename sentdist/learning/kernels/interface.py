@@ -1,8 +1,7 @@
 """Inputs, outputs and functions of the kernels, which C++ and Triton both implement.
 
 Tensors of tokens are (T, W) in float32 or in the type of the products; biases and the norms' weights (W,) in float32. `grad_x` is the
-gradient of x. Python cannot give a function the signature of a protocol: tests/unit/learning/test_kernel_signatures.py holds the
-modules to these, word for word.
+gradient of x.
 """
 
 from __future__ import annotations
