@@ -94,8 +94,4 @@ if __name__ == "__main__":
     job, store_root, num_hosts = sys.argv[1:]
     connect()
     wait_for(lambda: len(_living()) == int(num_hosts), what=f"{num_hosts} living nodes", seconds=120)  # one that is cut off: about 15 s
-    {
-        "look-up": looks_up_on_every_host,
-        "lose-a-host": loses_a_host,
-        "change-hosts": changes_hosts,
-    }[job](store_root)
+    {"look-up": looks_up_on_every_host, "lose-a-host": loses_a_host, "change-hosts": changes_hosts}[job](store_root)

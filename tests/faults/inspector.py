@@ -56,12 +56,7 @@ def answers(address: str) -> bool:
         return False
 
 
-QUESTIONS: dict[str, Callable[..., Any]] = {
-    "census": census,
-    "drop_banks": drop_banks,
-    "end_owner": end_owner,
-    "answers": answers,
-}
+QUESTIONS: dict[str, Callable[..., Any]] = {"census": census, "drop_banks": drop_banks, "end_owner": end_owner, "answers": answers}
 
 if __name__ == "__main__":
     logging.disable(logging.ERROR)

@@ -106,10 +106,7 @@ def test_ports_in_use_are_reported_in_one_sentence(installed: Newcomer) -> None:
 
 @pytest.mark.parametrize(
     ("environment", "sentence"),
-    [
-        ({"PYTHON": "/nonexistent/python"}, "no usable Python was found"),
-        ({"CXX": "", "PATH": "{venv}:{tools}"}, "no C++ compiler"),
-    ],
+    [({"PYTHON": "/nonexistent/python"}, "no usable Python was found"), ({"CXX": "", "PATH": "{venv}:{tools}"}, "no C++ compiler")],
 )
 def test_what_is_missing_is_reported_in_one_sentence(
     environment: dict[str, str], sentence: str, installed: Newcomer, tmp_path: Path

@@ -86,10 +86,7 @@ def loop_auxiliary(embeddings: Tensor, objective: AuxiliaryLoss, adversaries: Ad
     for embedding, sentence in zip(embeddings, global_ids().ravel(), strict=True):
         pos, bow = embedding[:3], embedding[3:]
         tags, words = TARGETS.pos_SV[sentence].astype(float), TARGETS.bow_SV[sentence].astype(float)
-        known = [
-            (WEIGHTS.pos, linear(objective.pos.linear, pos), tags),
-            (WEIGHTS.bow, linear(objective.bow.linear, bow), words),
-        ]
+        known = [(WEIGHTS.pos, linear(objective.pos.linear, pos), tags), (WEIGHTS.bow, linear(objective.bow.linear, bow), words)]
         for weight, logits, shares in known:
             total = total - weight * sum(share * log for share, log in zip(shares, loop_log_softmax(logits), strict=True))
         hidden = [

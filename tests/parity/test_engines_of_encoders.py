@@ -68,11 +68,7 @@ def train_encoder(rank: int, world_size: int, folder: str, kinds: tuple[str | in
 
 @pytest.mark.parametrize(
     ("family", "kinds"),
-    [
-        ("bert", ("torch", 0, 3)),
-        ("t5", ("torch", 3)),
-        pytest.param("deberta-v2", ("torch", 3), marks=pytest.mark.nightly),
-    ],
+    [("bert", ("torch", 0, 3)), ("t5", ("torch", 3)), pytest.param("deberta-v2", ("torch", 3), marks=pytest.mark.nightly)],
 )
 def test_equal_after_10_steps(family: str, kinds: tuple[str | int, ...], tmp_path: Path) -> None:
     folder = str(tiny_encoder(tmp_path, family))

@@ -57,10 +57,7 @@ def regression_values(encoder: Path, **changes: Json) -> dict[str, Json]:
     values: dict[str, Json] = {
         "name": "tiny-regression",
         "corpus": {"kind": "graded", "parts": [{"source": "nli/small", **NLI}]},
-        "corpora": {
-            "scores": {"kind": "graded", "parts": parts},
-            "filtered": {"kind": "graded", "parts": parts, "without": ["stsb"]},
-        },
+        "corpora": {"scores": {"kind": "graded", "parts": parts}, "filtered": {"kind": "graded", "parts": parts, "without": ["stsb"]}},
         "training": {"batch_size": 8, "learning_rate": 1e-3, "layer_decay": 0.5, "max_length": 20, "unique_sentences": False},
         "methods": {
             "base": {},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from sentdist import machine as processor
 from sentdist.execution.health import cpu
 from sentdist.files import whole_file
 from sentdist.learning.encoder.private_torch import has_bfloat16
-from sentdist.machine import FULL, MIDDLE, YOUNG, collect_rarely
 from sentdist.stages.context import environment
 
 
@@ -68,14 +66,3 @@ def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypa
 @pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")
 def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
     assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)
-
-
-def test_garbage_is_collected_rarely_unless_somebody_said_how_often() -> None:
-    before = gc.get_threshold()
-    try:
-        for said, kept in [((700, 10, 10), (YOUNG, MIDDLE, FULL)), ((0, 10, 10), (0, 10, 10)), ((100_000, 5, 5), (100_000, 5, 5))]:
-            gc.set_threshold(*said)
-            collect_rarely()
-            assert gc.get_threshold() == kept
-    finally:
-        gc.set_threshold(*before)

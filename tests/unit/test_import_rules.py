@@ -183,21 +183,6 @@ def _modules_of(nodes: list[ast.AST], files: Set[str]) -> Iterator[str]:
                 yield node.module
 
 
-def test_the_name_of_a_type_stands_for_one_thing(sources: dict[Path, list[ast.AST]]) -> None:
-    """Classes, and types that modules name: two of one name are two spellings of one type, word for word."""
-    meanings = defaultdict(set)
-    for path in sorted((ROOT / "sentdist").rglob("*.py")):
-        tree = sources[path][0]
-        assert isinstance(tree, ast.Module)
-        for node in sources[path]:
-            if isinstance(node, ast.ClassDef):
-                meanings[node.name].add(f"{path.relative_to(ROOT)}:{node.lineno}")
-        for statement in tree.body:
-            if isinstance(statement, ast.Assign) and isinstance(name := statement.targets[0], ast.Name) and not name.id.isupper():
-                meanings[name.id].add(ast.unparse(statement.value))
-    assert not {name: sorted(found) for name, found in meanings.items() if name.lstrip("_")[0].isupper() and len(found) > 1}
-
-
 def test_no_package_exceeds_its_budget_of_lines() -> None:
     written = {".py", ".cpp", ".h", ".jinja", ".css"}
     lines: dict[str, int] = defaultdict(int)

@@ -9,17 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from tests.parity.wiring.reference import (
-    TRAINING,
-    Heads,
-    Moved,
-    Rows,
-    Student,
-    Values,
-    loss_of,
-    own_rates,
-    rates_of,
-)
+from tests.parity.wiring.reference import TRAINING, Heads, Moved, Rows, Student, Values, loss_of, own_rates, rates_of
 
 
 @dataclass(frozen=True)

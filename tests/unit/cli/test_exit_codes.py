@@ -518,9 +518,6 @@ def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(tmp_path: Path, 
 
     for name in ("build_within", "build_on_cluster"):
         monkeypatch.setattr(building, name, stopped)
-    for command, more, said in (
-        ("sweep", (), "resume from their last checkpoints."),
-        ("run", ("--local",), "training starts over."),
-    ):
+    for command, more, said in (("sweep", (), "resume from their last checkpoints."), ("run", ("--local",), "training starts over.")):
         answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
         assert answer.exit_code == 130 and answer.output.rstrip().endswith(said), answer.output

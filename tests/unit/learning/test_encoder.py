@@ -292,11 +292,7 @@ def test_it_is_known_to_lack_one_only_where_it_does(
 
 @pytest.mark.parametrize(
     ("sentences", "number", "first"),
-    [
-        (("the dog", "a cat"), 0, ""),
-        (("the zebra", "zebra dog"), 0, ""),
-        (("the dog", "你好", "zebra", "a"), 2, "你好"),
-    ],
+    [(("the dog", "a cat"), 0, ""), (("the zebra", "zebra dog"), 0, ""), (("the dog", "你好", "zebra", "a"), 2, "你好")],
 )
 def test_sentences_without_a_known_word_are_counted(tiny_encoder_dir: Path, sentences: tuple[str, ...], number: int, first: str) -> None:
     encoder, unknown = SentenceEncoder.load(tiny_encoder_dir), UnknownWords()
@@ -310,11 +306,7 @@ RATE, DECAY = 1e-3, 0.95
 
 
 # Where a family keeps its layers; layer 3 of 4 is the last.
-LAYERS = {
-    "bert": r"encoder\.layer\.(\d)\.",
-    "t5": r"encoder\.block\.(\d)\.",
-    "distilbert": r"transformer\.layer\.(\d)\.",
-}
+LAYERS = {"bert": r"encoder\.layer\.(\d)\.", "t5": r"encoder\.block\.(\d)\.", "distilbert": r"transformer\.layer\.(\d)\."}
 
 
 def learner_of(family: str, folder: Path) -> Learner:

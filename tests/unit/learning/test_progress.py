@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import RecipeError, StoreError
-from sentdist.learning.checkpoint import (
-    DevScore,
-    EngineFacts,
-    Progress,
-    load_rng,
-    read_progress,
-    save_rng,
-    write_progress,
-)
+from sentdist.learning.checkpoint import DevScore, EngineFacts, Progress, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.objective import Objective, WeightedSum
 from sentdist.learning.optimization import EarlyStopping

@@ -96,12 +96,7 @@ class PoisonedAt(Objective):
 
 @pytest.mark.parametrize("late", [True])
 @pytest.mark.parametrize(
-    ("kind", "reported"),
-    [
-        ("loss", "step 3, rows 0 to 7"),
-        ("value", "step 3, rows 0 to 7"),
-        ("gradient", "step 3, gradient"),
-    ],
+    ("kind", "reported"), [("loss", "step 3, rows 0 to 7"), ("value", "step 3, rows 0 to 7"), ("gradient", "step 3, gradient")]
 )
 def test_nothing_moves_from_a_step_on_that_is_not_finite(kind: str, reported: str, late: bool) -> None:
     """Six steps are taken before anybody looks, or five; parameters, moments and their count are those after the third."""

@@ -1,0 +1,87 @@
+"""Exact results of small pure functions in several packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+
+from sentdist.cli.application import print_traceback
+from sentdist.data.own.shapes import _negatives
+from sentdist.errors import DataError
+from sentdist.evaluation.classification import check_folds
+from sentdist.execution.board.events import StageEvent
+from sentdist.execution.plan_facts import SweepProgress
+from sentdist.execution.training.deepspeed_engine import can_run_ahead
+from sentdist.learning.encoder import fused_attention
+from sentdist.objectives.auxiliary import Auxiliary
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.report.search.blocks import _optimism
+from sentdist.stages.planning.resolve import FileResolver
+
+
+def test_folds_need_each_label() -> None:
+    labels = np.array(["a"] * 4 + ["b"] * 10)
+    check_folds(labels, 4, nested=False, where="task")
+    with pytest.raises(DataError) as refused:
+        check_folds(labels, 4, nested=True, where="task")  # an inner fold may have three of four rows
+    assert refused.value.found == "4 of 14 rows labelled 'a'" and refused.value.expected.startswith("6 rows")
+
+
+def test_channels_add_up_to_the_width() -> None:
+    objective = Auxiliary(channels=(20, 12))
+    assert objective.mismatch_of_encoder(pooling="mean", width=32, has_mask_token=True) is None
+    wrong = objective.mismatch_of_encoder(pooling="mean", width=30, has_mask_token=True)
+    assert wrong is not None and wrong.found == "20 + 12 = 32" and wrong.expected.endswith("width, 30")
+
+
+def test_only_columns_of_classification_are_embedded_apart() -> None:
+    other: Any = SimpleNamespace(columns=("one", "two"))
+    assert TASK_KINDS["classification"].encodes(other, 10) == 10
+
+
+def test_numbers_named_negative_are_no_texts() -> None:
+    queries, texts = [f"how {row}" for row in range(30)], [f"the answer {row} is long" for row in range(30)]
+    assert _negatives(pa.table({"query": queries, "negative": [row / 2 for row in range(30)]})) == ([], [])
+    assert _negatives(pa.table({"query": queries, "hard_negative": pa.array(texts, pa.large_string())})) == (["hard_negative"], [])
+
+
+def test_only_plain_gpus_run_ahead() -> None:
+    gpu, cpu = torch.device("cuda"), torch.device("cpu")
+    assert [can_run_ahead(gpu, zero_stage=0), can_run_ahead(gpu, zero_stage=1), can_run_ahead(cpu, zero_stage=0)] == [True, False, False]
+
+
+def test_kernels_need_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_attention, "_has_triton", lambda: False)
+    assert fused_attention.why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
+
+
+def test_progress_of_a_stage_is_its_share_of_steps() -> None:
+    progress = SweepProgress({"k": 1.0}, clock=lambda: 0.0)
+    progress.line(StageEvent(key="k", kind="train", label="rcl", what="step", step=3, num_steps=4, loss=0.5))
+    assert (progress.running["k"].done, progress.running["k"].said) == (0.75, "step 3/4, loss 0.5000")
+
+
+def test_optimism_is_unknown_for_one_seed() -> None:
+    one, two = (SimpleNamespace(methods=(), num_seeds=seeds) for seeds in (1, 2))
+    assert "one seed" in "".join(_optimism(one)) and list(_optimism(two)) == []  # type: ignore[arg-type]
+
+
+def test_a_traceback_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
+    error = ValueError("s3://key:hidden@host/bucket")
+    print_traceback(ValueError, error, None)
+    shown = capsys.readouterr().err
+    assert "ValueError" in shown and "host/bucket" in shown and "hidden" not in shown
+
+
+def test_a_plain_file_is_pinned_without_a_note(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "pairs.csv").write_text("anchor,positive\na,b\nc,d\n")
+    resolver = FileResolver(data_root=tmp_path / "data")
+    pin = resolver.source("pairs", split=None, revision=None, columns=("anchor", "positive"), where="corpus")
+    assert pin.num_rows == 2 and list(resolver.notes) == []
