@@ -52,8 +52,8 @@ nice -n 10 mypy >"$log" 2>&1 &
 background="$!"
 trap 'kill "$background" 2>/dev/null || true; rm -f "$log"' EXIT
 
-# Clusters and servers first, in the order of their names: files with few but long tests would come last otherwise. The others follow in a run of their own, since beside
-# them Ray and MLflow did not answer in time on slow processors.
+# Clusters and servers first, in the order of their names: files with few but long tests would come last otherwise. The others follow in a
+# run of their own, since beside them Ray and MLflow did not answer in time on slow processors.
 quick=(tests/unit tests/parity tests/laws tests/golden tests/random_recipes)
 status=0
 say "pytest: clusters, servers and pages${SENTDIST_DATA:+, with the data of $SENTDIST_DATA}; mypy runs meanwhile"
