@@ -214,8 +214,8 @@ def objectives(markdown: Annotated[bool, typer.Option("--markdown", help="As a t
         return
     console, width = open_console(), max(map(len, OBJECTIVES))
     for name, one in OBJECTIVES.items():
-        works = ", ".join(work.short for work in one.citations)
-        console.print(f"{name:{width}} {one.about} ({works}; sentdist/objectives/{name}.py)", markup=False, highlight=False, soft_wrap=True)
+        works, file = ", ".join(work.short for work in one.citations), f"{one.__module__.replace('.', '/')}.py"
+        console.print(f"{name:{width}} {one.about} ({works}; {file})", markup=False, highlight=False, soft_wrap=True)
     console.print(f"{'sum':{width}} a weighted sum of any of them, as its `terms`", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -271,7 +271,7 @@ def bytes_beside_weights(stage: Stage, plan: Plan, sizes: Mapping[EncoderSpec, E
             return plan.rows[stage.key] * stage.num_columns * SENTENCE_BYTES
         case Train() | Targets() | Scores():
             return SMALL_STAGE_BYTES
-    raise TypeError(f"the size of a {stage.kind} stage is not implemented")
+    raise TypeError(f"the size of {stage.kind} stages is not implemented")
 
 
 BUILT, MISSING = "built", "missing"

@@ -67,7 +67,7 @@ class Auxiliary(ObjectiveSpec):
     """
 
     title: ClassVar[str] = "part-of-speech and bag-of-words tasks with adversaries"
-    about: ClassVar[str] = "tags and words in channels of their own, with adversaries"
+    about: ClassVar[str] = "tags and words in separate channels, with adversaries"
     citations: ClassVar[tuple[Citation, ...]] = (JOHN, NLTK, GANIN)
     needs: ClassVar[Needs] = Needs(columns=1, positives=None, labels="ignored", targets=True)
 

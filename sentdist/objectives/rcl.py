@@ -24,7 +24,7 @@ class Regulators(ObjectiveSpec):
     """
 
     title: ClassVar[str] = "contrastive regulators (of RCL Eq. 3, arXiv 2209.13241)"
-    about: ClassVar[str] = "the regulators of RCL's Eq. 3 alone, to stand under any objective"
+    about: ClassVar[str] = "the regulators of RCL's Eq. 3 alone, a term to add to any objective"
     citations: ClassVar[tuple[Citation, ...]] = (PAPER,)
     needs: ClassVar[Needs] = Needs(columns=2, positives=None, labels="ignored", bank=True, alone=False)
     regulators_per_bank: ClassVar[int] = 2

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sentdist.execution.cluster import nodes as growth
+from sentdist.execution.cluster import nodes
 from sentdist.execution.cluster.nodes import Node
 
 ROOT = Path(__file__).parents[2]
@@ -158,11 +158,11 @@ def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) ->
             return cluster
 
     monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", Kubernetes)
-    monkeypatch.setattr(growth, "_is_of_this_cluster", lambda path: False)
+    monkeypatch.setattr(nodes, "_is_of_this_cluster", lambda path: False)
     pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    (group,) = growth._groups(pod)
+    (group,) = nodes._groups(pod)
     assert asked == ["team", "rayclusters/sentdist"]
     (workers,) = cluster["spec"]["workerGroupSpecs"]
     assert (group.most, group.offers.cpus, group.offers.gpus) == (workers["maxReplicas"], 8.0, 1.0)
-    assert len(growth.nodes_to_come((Node(cpus=0.0), group.offers), [group])) == workers["maxReplicas"] - 1
-    assert growth.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()
+    assert len(nodes.nodes_to_come((Node(cpus=0.0), group.offers), [group])) == workers["maxReplicas"] - 1
+    assert nodes.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()

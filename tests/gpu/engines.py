@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from sentdist.execution.training.resume import CheckpointClock
-from sentdist.learning import gradient_buckets as word_rows
+from sentdist.learning import gradient_buckets
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import Engine, TorchEngine
@@ -32,7 +32,7 @@ def by_torch(rank: int, world_size: int, folder: str, precision: str) -> Trained
 
 def by_torch_with_rows(rank: int, world_size: int, folder: str, precision: str) -> Trained:
     """As `by_torch`, where of word embeddings the rows travel that were read; a batch has half of such a small vocabulary."""
-    word_rows.MOST_ROWS = 1.0  # this process is the test's own
+    gradient_buckets.MOST_ROWS = 1.0  # this process is the test's own
     return by_torch(rank, world_size, folder, precision)
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder import fused_layer
-from sentdist.learning.encoder import private_torch as attention_tiles
+from sentdist.learning.encoder import fused_layer, private_torch
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.kernels import cpp_kernels
 from tests.support.layers import distance, loss_and_gradients, off, slope_beside_gradient
@@ -33,7 +32,7 @@ def tried() -> None:
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several rows a program, and each tile by itself."""
     monkeypatch.setattr(triton_kernels, "SUM_PROGRAMS", 4)
-    monkeypatch.setattr(attention_tiles, "FEWEST_PROGRAMS", 1)
+    monkeypatch.setattr(private_torch, "FEWEST_PROGRAMS", 1)
 
 
 @pytest.mark.parametrize("width", [48, 384, 768, 1024, 3072])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import grad_cache as anchor_blocks
+from sentdist.learning import grad_cache
 from sentdist.learning.checkpoint import Progress
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -118,7 +118,7 @@ def test_blocks_of_anchors_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     rows = torch.randn(600, 64, device="cuda", requires_grad=True)
 
     def loss_and_gradient(at_once: int) -> tuple[float, Tensor]:
-        monkeypatch.setattr(anchor_blocks, "logits_at_once", lambda device: at_once)
+        monkeypatch.setattr(grad_cache, "logits_at_once", lambda device: at_once)
         loss = mean_over_blocks(
             lambda first, last: info_nce(rows[first:last], rows[200:], first_row=first, temperature=0.05),
             num_rows=200, num_columns=400, device=rows.device,

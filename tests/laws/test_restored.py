@@ -10,7 +10,7 @@ import pytest
 from sentdist.plan.objectives import phi_of
 from sentdist.plan.stage import KEY_LENGTH, Stage
 from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
-from sentdist.store import record as module
+from sentdist.store import record
 from sentdist.store.record import MissingStage, Record, restored
 from tests.support.every_stage import one_of_each, plan_of_all_kinds, record_of, records_of
 from tests.support.planning import RECIPES, shipped_plan
@@ -18,7 +18,7 @@ from tests.support.planning import RECIPES, shipped_plan
 
 @pytest.fixture(autouse=True)
 def _nothing_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_held", {})
+    monkeypatch.setattr(record, "_held", {})
 
 
 def digest_of(stage: Stage) -> str:

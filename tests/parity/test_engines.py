@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from sentdist.errors import StoreError, TrainingDiverged
-from sentdist.execution.training import deepspeed_engine as deepspeed_module
+from sentdist.execution.training import deepspeed_engine
 from sentdist.execution.training.checkpoints import RunningFolder
 from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning import engine as engine_module
@@ -117,7 +117,7 @@ def descend(rank: int, world_size: int, precision: str) -> dict[str | int, tuple
         return torch.optim.SGD(module.parameters(), lr=optimization.lr)
 
     setattr(engine_module, "adamw", plain)  # noqa: B010 - this process is the test's own
-    setattr(deepspeed_module, "adamw", plain)  # noqa: B010
+    setattr(deepspeed_engine, "adamw", plain)  # noqa: B010
     optimization = Optimization(num_steps=10, lr=1.0, weight_decay=0.0, clip_norm=None, precision=precision)
     found = {}
     for kind in ENGINES:

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning import grad_cache as anchor_blocks
+from sentdist.learning import grad_cache
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.engine import Engine, TorchEngine
@@ -110,7 +110,7 @@ def test_each_anchor_of_a_block_has_its_own_positive(values: dict[str, Any], mon
     learned = [embeddings, *(objective.parameters() if isinstance(objective, torch.nn.Module) else ())]
     whole = objective(embeddings, batch)
     expected = torch.autograd.grad(whole, learned)
-    monkeypatch.setattr(anchor_blocks, "LOGITS_AT_ONCE", 6 * M)  # RSE: blocks of three, where two relations take turns
+    monkeypatch.setattr(grad_cache, "LOGITS_AT_ONCE", 6 * M)  # RSE: blocks of three, where two relations take turns
     blocks = objective(embeddings, batch)
     assert blocks.item() == pytest.approx(whole.item(), rel=1e-12)
     for one, other in zip(torch.autograd.grad(blocks, learned), expected, strict=True):

@@ -18,7 +18,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sentdist.learning import gather, gradient_buckets
-from sentdist.learning import gradient_buckets as word_rows
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.gather import GroupGoneError, gather_rows, held_group, mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets, average_gradients
@@ -152,7 +151,7 @@ def travelled(most_rows: float) -> Iterator[list[int]]:
         numbers.append(flat.numel())
         return begin_mean(flat)
 
-    with patch.object(word_rows, "MOST_ROWS", most_rows), patch.object(gradient_buckets, "begin_mean", counted):
+    with patch.object(gradient_buckets, "MOST_ROWS", most_rows), patch.object(gradient_buckets, "begin_mean", counted):
         yield numbers
 
 

@@ -13,7 +13,7 @@ from transformers import AutoModel, AutoTokenizer
 from sentdist.errors import EncoderError
 from sentdist.families import POOLINGS
 from sentdist.inference.export_formats import export_graph
-from sentdist.learning.encoder import onnx as onnx_export
+from sentdist.learning.encoder import onnx
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.plan.specs import EncoderUse
@@ -39,7 +39,7 @@ def _embeddings(folder: Path, sentences: tuple[str, ...]) -> np.ndarray:
 def test_what_is_exported_gives_padded_sentences_what_the_folder_gives(pooling: str, is_normalized: bool, tiny_encoder_dir: Path) -> None:
     encoder = SentenceEncoder.load(tiny_encoder_dir, pooling=pooling)
     encoder.is_exported_normalized = is_normalized
-    padded = onnx_export.PaddedEncoder(AutoModel.from_pretrained(tiny_encoder_dir, attn_implementation="eager"), encoder).eval()
+    padded = onnx.PaddedEncoder(AutoModel.from_pretrained(tiny_encoder_dir, attn_implementation="eager"), encoder).eval()
     tokens = encoder.tokenizer(list(SENTENCES), padding=True, return_tensors="pt")
     with torch.no_grad():
         found = padded(tokens["input_ids"], tokens["attention_mask"]).numpy()
@@ -101,7 +101,7 @@ def test_a_graph_with_other_embeddings_is_refused(bert_mean: Exported, tmp_path:
     use = EncoderUse(checkpoint=str(bert_mean.folder))
     monkeypatch.setattr(torch.onnx, "export", lambda *_, **__: bert_mean.program)
     assert export_graph(use, tmp_path / "right") == bert_mean.difference
-    monkeypatch.setattr(onnx_export, "encode", lambda encoder, sentences: encode(encoder, sentences) + 0.01)
+    monkeypatch.setattr(onnx, "encode", lambda encoder, sentences: encode(encoder, sentences) + 0.01)
     with pytest.raises(EncoderError, match="embeddings that differ by"):
         export_graph(use, tmp_path / "wrong")
     assert [path.name for path in tmp_path.iterdir()] == ["right"]

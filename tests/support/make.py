@@ -10,10 +10,9 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.objective import Objective
 from sentdist.objectives import entropy as entropy_file
 from sentdist.objectives import info_nce as info_nce_file
-from sentdist.objectives import mlm as mlm_file
+from sentdist.objectives import mlm, rse
 from sentdist.objectives import rcl as rcl_file
 from sentdist.objectives import rcl as regulators_file
-from sentdist.objectives import rse as rse_file
 from sentdist.objectives import supmpn as supmpn_file
 from sentdist.objectives.learned.mlm import MaskedLMLoss
 from sentdist.objectives.learned.regression import RegressionLoss
@@ -37,11 +36,11 @@ def regression(*, width: int, **values: Any) -> RegressionLoss:
 
 def relational(*, relations: tuple[str, ...], width: int, **values: Any) -> Relational:
     rows: Any = SimpleNamespace(relation_names=relations)
-    return cast(Relational, rse_file.RSE(**values).make_loss(LossInputs(rows=rows, width=width)))
+    return cast(Relational, rse.RSE(**values).make_loss(LossInputs(rows=rows, width=width)))
 
 
 def masked_lm(encoder: SentenceEncoder, **values: Any) -> MaskedLMLoss:
-    return MaskedLMLoss(encoder, mlm_file.masked_lm, **values)
+    return MaskedLMLoss(encoder, mlm.masked_lm, **values)
 
 
 def info_nce(**values: Any) -> Objective:

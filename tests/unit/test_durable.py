@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist import machine as processor
+from sentdist import machine
 from sentdist.execution.health import cpu
 from sentdist.files import whole_file
 from sentdist.learning.encoder.private_torch import has_bfloat16
@@ -51,7 +51,7 @@ def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypa
         ("model name\t: Older\nflags\t\t: sse2\n", "Older"),
     ]:
         (tmp_path / "cpuinfo").write_text(cpuinfo)
-        monkeypatch.setattr(processor, "CPUINFO", tmp_path / "cpuinfo")
+        monkeypatch.setattr(machine, "CPUINFO", tmp_path / "cpuinfo")
         environment.cache_clear()
         try:
             assert environment()["processor"] == said
@@ -63,6 +63,6 @@ def test_processors_of_one_name_are_distinguished_by_their_instructions(monkeypa
         )
 
 
-@pytest.mark.skipif(processor.instructions() is None, reason="no processor whose instructions are known")
+@pytest.mark.skipif(machine.instructions() is None, reason="no processor whose instructions are known")
 def test_torch_multiplies_bfloat16_where_it_is_said() -> None:
-    assert has_bfloat16() is (processor.instructions() != processor.WITHOUT_BFLOAT16)
+    assert has_bfloat16() is (machine.instructions() != machine.WITHOUT_BFLOAT16)

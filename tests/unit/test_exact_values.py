@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 import torch
 
 from sentdist.cli.application import print_traceback
+from sentdist.cli.reporting import objectives
 from sentdist.data.own.shapes import _negatives
 from sentdist.errors import DataError
 from sentdist.evaluation.classification import check_folds
@@ -20,6 +22,7 @@ from sentdist.execution.plan_facts import SweepProgress
 from sentdist.execution.training.deepspeed_engine import can_run_ahead
 from sentdist.learning.encoder import fused_attention
 from sentdist.objectives.auxiliary import Auxiliary
+from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.search.blocks import _optimism
 from sentdist.stages.planning.resolve import FileResolver
@@ -77,6 +80,12 @@ def test_a_traceback_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     print_traceback(ValueError, error, None)
     shown = capsys.readouterr().err
     assert "ValueError" in shown and "host/bucket" in shown and "hidden" not in shown
+
+
+def test_the_list_of_objectives_names_their_files(capsys: pytest.CaptureFixture[str]) -> None:
+    objectives()
+    named = re.findall(r"sentdist/objectives/\w+\.py", capsys.readouterr().out)
+    assert len(named) == len(OBJECTIVES) and all(Path(file).exists() for file in named)
 
 
 def test_a_plain_file_is_pinned_without_a_note(tmp_path: Path) -> None:

@@ -17,10 +17,9 @@ import yaml
 from typer.testing import CliRunner, Result
 
 import sentdist
-from sentdist import machine as sigterm
-from sentdist.cli import app
-from sentdist.cli import summary as cli_searches
-from sentdist.execution import build_recipe as local_sweep
+from sentdist import machine
+from sentdist.cli import app, summary
+from sentdist.execution import build_recipe
 from sentdist.store.garbage import forecast
 from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore
@@ -58,7 +57,7 @@ def test_a_plan_says_what_is_shared_and_what_comes_after(tmp_path: Path) -> None
 def test_sigterm_ends_a_local_run_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it has begun is put away, and its runs in MLflow are reported: nothing of that happens where the signal ends the process."""
     before, put_away = signal.getsignal(signal.SIGTERM), []
-    monkeypatch.setattr(sigterm, "_received", None)
+    monkeypatch.setattr(machine, "_received", None)
 
     def build(*given: object, **named: object) -> None:
         try:
@@ -68,7 +67,7 @@ def test_sigterm_ends_a_local_run_in_order(tmp_path: Path, monkeypatch: pytest.M
         finally:
             put_away.append(True)
 
-    monkeypatch.setattr(local_sweep, "build_locally", build)
+    monkeypatch.setattr(build_recipe, "build_locally", build)
     try:
         assert _call("run", DEMO, "--local", "--store", str(tmp_path)).exit_code == 128 + signal.SIGTERM
     finally:
@@ -272,7 +271,7 @@ def _printed(capsys: pytest.CaptureFixture[str], trials: list[Any], finalists: l
     )
     recipe = SimpleNamespace(methods={"rcl": SimpleNamespace(title="RCL")})
     planned = SimpleNamespace(recipe=recipe, methods=["rcl", "other"], search=SimpleNamespace(budget=SimpleNamespace(**budget)))
-    cli_searches.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
+    summary.print_choice(SimpleNamespace(planned=planned, record=record))  # type: ignore[arg-type]
     return capsys.readouterr().out
 
 

@@ -20,23 +20,18 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sentdist import machine as sigterm
-from sentdist.cli import app
-from sentdist.cli import recipes as building
-from sentdist.cli import summary as endings
+from sentdist import machine
+from sentdist.cli import app, recipes, summary
 from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.evaluation.significance import Difference
 from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report import kept_report
-from sentdist.report import page_head as sweep_ending
+from sentdist.report import kept_report, page_head
 from sentdist.report.comparisons import Comparison
 from sentdist.store import searches, sweep
-from sentdist.tracking import mlflow_tracker
-from sentdist.tracking import registry as served_model
-from sentdist.tracking import search_runs as rebuild
+from sentdist.tracking import mlflow_tracker, registry, search_runs
 from tests.support.planning import RECIPES
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -202,7 +197,7 @@ def test_a_value_that_the_grid_or_search_replaces_is_refused(command: str, tmp_p
     ):  # fmt: skip
         done = CliRunner().invoke(app, [command, str(RECIPES / recipe), "--set", override, "--store", str(tmp_path)])
         assert done.exit_code == 2 and f"--set {override}: found a field that {varied} varies" in " ".join(done.output.split()), done.output
-    planned, _ = building._planned(RECIPES / "demo.yaml", ["methods.rcl.phis=[0.03]", "sweep={}"], str(tmp_path), None)
+    planned, _ = recipes._planned(RECIPES / "demo.yaml", ["methods.rcl.phis=[0.03]", "sweep={}"], str(tmp_path), None)
     assert isinstance(planned, Plan) and planned.recipe.methods["rcl"].phis == (0.03,), "without its grid"
 
 
@@ -296,7 +291,7 @@ def _stand_in(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(served_model, "verified_copy", lambda model, uri, target: target)
+    monkeypatch.setattr(registry, "verified_copy", lambda model, uri, target: target)
     monkeypatch.chdir(folder)
 
 
@@ -317,7 +312,7 @@ def test_sigterm_ends_serving_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temp"))
     monkeypatch.setattr("tempfile.tempdir", None)
     before = signal.signal(signal.SIGTERM, lambda *_: None)
-    monkeypatch.setattr(sigterm, "_received", None)
+    monkeypatch.setattr(machine, "_received", None)
     try:
         assert CliRunner().invoke(app, ["serve", "models:/demo@best"]).exit_code == 128 + signal.SIGTERM
     finally:
@@ -358,11 +353,11 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
                 raise ResourceError(where="MLflow", found="nobody", expected="an answer", remedy="Look.")
             done.append(("rebuilt", (tracking, name, failures)))
 
-        monkeypatch.setattr(endings, "print_outcome", lambda one, store: done.append(("reported", one.name)))
-        monkeypatch.setattr(endings, "print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(endings, "print_hits", lambda name, context: done.append(("hits", name)))
-        monkeypatch.setattr(endings, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
-        monkeypatch.setattr(rebuild, "rebuild", brought)
+        monkeypatch.setattr(summary, "print_outcome", lambda one, store: done.append(("reported", one.name)))
+        monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
+        monkeypatch.setattr(summary, "print_hits", lambda name, context: done.append(("hits", name)))
+        monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
+        monkeypatch.setattr(search_runs, "rebuild", brought)
         done.clear()
         return CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")], env={"MLFLOW_TRACKING_URI": uri}), done
 
@@ -425,8 +420,8 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
     chosen, untouched = SimpleNamespace(label="rcl"), SimpleNamespace(cell="base")
     compared = None if found is None else Comparison(system="rcl", other="base", relation="other", differences={"STS": found})
-    gain = None if found is None else sweep_ending.Gain(chosen=chosen, untouched=untouched, column="STS", compared=compared)  # type: ignore[arg-type]
-    monkeypatch.setattr(sweep_ending, "gain_over_untouched", lambda sweep, store: gain)
+    gain = None if found is None else page_head.Gain(chosen=chosen, untouched=untouched, column="STS", compared=compared)  # type: ignore[arg-type]
+    monkeypatch.setattr(page_head, "gain_over_untouched", lambda sweep, store: gain)
 
     def keep_report(store: object, name: str, folder: Path, *, links: object) -> str:
         (folder / "report.html").touch()
@@ -435,7 +430,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
 
     monkeypatch.setattr(kept_report, "keep_report", keep_report)
     store: Any = SimpleNamespace()
-    endings.publish_report("demo", store, SERVER)
+    summary.publish_report("demo", store, SERVER)
     assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]
     said = capsys.readouterr()
     *lines, registered = said.out.splitlines()
@@ -463,7 +458,7 @@ def ending(tiny_encoder_dir: Path, tmp_path: Path, capsys: pytest.CaptureFixture
         values = tiny_values(tiny_encoder_dir, seeds=[0, 1], **changes)
         plan, context = tiny_plan(values, data=write_data(tmp_path / "data"), store=tmp_path / "store")
         fill_store(context.store, plan, noise=lambda trial: noise[trial.method], num_items={"stsb": 60}, skip=skip)
-        endings.print_next(plan.recipe.name, context.store)
+        summary.print_next(plan.recipe.name, context.store)
         return capsys.readouterr().out.splitlines()
 
     return end
@@ -482,11 +477,11 @@ def test_a_gain_is_shown_by_the_reports_own_test(tiny_encoder_dir: Path, tmp_pat
         )
         fill_store(context.store, plan, noise=lambda trial, noise=noise: noise[trial.method], num_items={"stsb": 60})
         found = sweep.load_sweep(context.store, "tiny")
-        gain = sweep_ending.gain_over_untouched(found, context.store)
+        gain = page_head.gain_over_untouched(found, context.store)
         assert gain is not None and gain.untouched.cell == "base" and gain.is_shown == (said == "better"), gain
         assert gain.line.startswith(f"fine_tuned is {said}"), gain.line
     without = found.model_copy(update={"trials": tuple(trial for trial in found.trials if trial.train is not None)})
-    assert sweep_ending.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
+    assert page_head.gain_over_untouched(without, context.store) is None, "there is nothing to compare with"
 
 
 def test_a_sweep_in_which_nothing_is_above_the_untouched_encoder_says_so_and_names_no_export(ending: Ending) -> None:
@@ -517,7 +512,7 @@ def test_what_ctrl_c_keeps_is_said_with_the_exit_code_of_shells(tmp_path: Path, 
         raise KeyboardInterrupt
 
     for name in ("build_within", "build_on_cluster"):
-        monkeypatch.setattr(building, name, stopped)
+        monkeypatch.setattr(recipes, name, stopped)
     for command, more, said in (("sweep", (), "resume from their last checkpoints."), ("run", ("--local",), "training starts over.")):
         answer = CliRunner().invoke(app, [command, DEMO, *more, "--store", str(tmp_path / "store")])
         assert answer.exit_code == 130 and answer.output.rstrip().endswith(said), answer.output

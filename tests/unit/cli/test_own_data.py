@@ -14,8 +14,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist.cli import app
-from sentdist.cli import train as own_data
+from sentdist.cli import app, train
 from sentdist.errors import RecipeError
 from sentdist.execution.build_recipe import LocalBackend
 from sentdist.execution.tuning import Tuning
@@ -182,7 +181,7 @@ def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Tuning, "run", lambda self: None)
-    monkeypatch.setattr(own_data, "QUICK_BYTES", 0)
+    monkeypatch.setattr(train, "QUICK_BYTES", 0)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
     for number, option in enumerate(("--header", "--no-header")):
         found = call(

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sentdist.cli import printing
-from sentdist.cli import summary as live
+from sentdist.cli import printing, summary
 from sentdist.cli.options import check_in_use, named_gpus, weights_of
 from sentdist.cli.printing import sentence_progress
 from sentdist.cli.recipes import job_command
@@ -77,15 +76,15 @@ def test_a_table_has_the_share_that_is_done_and_a_row_for_some_of_what_runs() ->
         progress.line(StageEvent(key=f"k{number}", kind="corpus", label="toy", what="finished", seconds=1.0))
     now[0] += 30.0
     file = io.StringIO()
-    Console(file=file, width=160).print(live.progress_table(progress))
+    Console(file=file, width=160).print(summary.progress_table(progress))
     head, *rows, last = [line.rstrip() for line in file.getvalue().splitlines() if line.strip()]
     assert head.startswith("5 of 20 stages") and "25 %" in head and head.endswith("time left: known after the first training")
-    assert len(rows) == live.MOST_ROWS and last == "and 2 more"
+    assert len(rows) == summary.MOST_ROWS and last == "and 2 more"
     assert "rcl 0" in rows[0] and rows[0].endswith(" 30 s"), rows[0]
 
 
 def test_a_pipe_gets_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with live.live_display() as (print_line, show):
+    with summary.live_display() as (print_line, show):
         print_line("it [bold]goes[/] on")
     assert show is None and capsys.readouterr().out == "it [bold]goes[/] on\n"
 

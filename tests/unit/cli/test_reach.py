@@ -24,16 +24,14 @@ from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
 from sentdist.execution import health
 from sentdist.execution.banks import owner
-from sentdist.execution.board import client as stop_sweeps
-from sentdist.execution.cluster import connection
-from sentdist.execution.cluster import nodes as leaving
+from sentdist.execution.board import client
+from sentdist.execution.cluster import connection, nodes
 from sentdist.report import paper_page, sweep_report
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import mlflow_tracker
-from sentdist.tracking import search_runs as rebuild
+from sentdist.tracking import mlflow_tracker, search_runs
 from tests.support.planning import RECIPES
 
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -248,9 +246,9 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls]) -> None:
-    reported = listen(stop_sweeps, "stop_sweeps", [stop_sweeps.StoppedSweep(sweep="demo", num_ended=2)])
+    reported = listen(client, "stop_sweeps", [client.StoppedSweep(sweep="demo", num_ended=2)])
     assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
-    left = listen(leaving, "leave", ["10.0.0.1", "10.0.0.2"])
+    left = listen(nodes, "leave", ["10.0.0.1", "10.0.0.2"])
     assert "2 hosts to go within 60 s: 10.0.0.1, 10.0.0.2." in _call("leave").output
     assert left.pop() == ((), {"within_s": 60.0, "everywhere": False})
     for within in ("inf", "nan", "0", "90000"):
@@ -329,12 +327,12 @@ def test_the_report_of_a_search_links_to_the_server_that_is_named_and_lies_in_a_
 
 def test_mlflow_is_brought_up_to_date_only_where_that_is_asked(listen: Callable[..., Calls], tmp_path: Path) -> None:
     found = SimpleNamespace(name="demo", num_scored=3, num_trials=5, num_runs=9, not_understood=[])
-    reported = listen(rebuild, "rebuild", [found])
+    reported = listen(search_runs, "rebuild", [found])
     done = _call("track", "--rebuild", "--store", tmp_path, "--uri", "http://me:secret@host:1")
     assert done.exit_code == 0 and reported[0][0][1:] == ("http://me:secret@host:1", None) and "secret" not in done.output
     assert done.output.startswith("demo: 3 of 5 trials with scores; 9 runs up to date\n")
     assert _call("track", "--store", tmp_path).exit_code == 2 and len(reported) == 1
-    listen(rebuild, "rebuild", [])
+    listen(search_runs, "rebuild", [])
     assert _call("track", "--rebuild", "--store", tmp_path).output == f"{tmp_path} has no sweep: nothing was written.\n"
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data import generated as corpora
+from sentdist.data import generated
 from sentdist.data.own.files import own_table
 from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import separated
@@ -299,13 +299,13 @@ DIGESTS = {"generated/nli": "d90de154b9cadb8f", "generated/sts": "36eff3d87df0ee
 
 
 def _digest(name: str) -> str:
-    rows = "\n".join("\t".join(str(cell) for cell in row.values()) for row in corpora.read(name).to_pylist())
+    rows = "\n".join("\t".join(str(cell) for cell in row.values()) for row in generated.read(name).to_pylist())
     return hashlib.sha256(rows.encode()).hexdigest()[:16]
 
 
 def test_a_revision_stands_for_one_content() -> None:
-    assert (corpora.REVISION, {name: _digest(name) for name in DIGESTS}) == ("helpdesk-1", DIGESTS)
-    assert tuple(corpora.GENERATED) == GENERATED_SOURCES
+    assert (generated.REVISION, {name: _digest(name) for name in DIGESTS}) == ("helpdesk-1", DIGESTS)
+    assert tuple(generated.GENERATED) == GENERATED_SOURCES
 
 
 def test_unknown_names_splits_and_columns() -> None:

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, f1_score, v_measure_score
 
 from sentdist.data.leaks import TaskTexts
 from sentdist.errors import DataError
-from sentdist.evaluation import items as contributions
+from sentdist.evaluation import items
 from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
 
 
@@ -97,10 +97,10 @@ def _data(kind: str, size: int = 40) -> tuple[NDArray[np.float64], NDArray[np.fl
 
 
 MEASURES: dict[str, tuple[Callable[..., NDArray[np.float64]], Callable[[NDArray[np.float64], NDArray[np.float64]], float]]] = {
-    "spearman": (contributions.of_spearman, lambda found, gold: spearmanr(found, gold).statistic),
-    "ap": (contributions.of_average_precision, lambda found, gold: average_precision_score(gold, found)),
-    "f1": (lambda found, gold: contributions.of_f1(found > 2, gold), lambda found, gold: f1_score(gold, found > 2)),
-    "mean": (lambda found, gold: contributions.of_mean(100 * found), lambda found, gold: float(np.mean(found))),
+    "spearman": (items.of_spearman, lambda found, gold: spearmanr(found, gold).statistic),
+    "ap": (items.of_average_precision, lambda found, gold: average_precision_score(gold, found)),
+    "f1": (lambda found, gold: items.of_f1(found > 2, gold), lambda found, gold: f1_score(gold, found > 2)),
+    "mean": (lambda found, gold: items.of_mean(100 * found), lambda found, gold: float(np.mean(found))),
 }
 
 
@@ -108,7 +108,7 @@ def test_an_item_of_a_clustering_adds_what_is_lost_without_it() -> None:
     found, gold = _data("v")
     without = np.array([100 * v_measure_score(np.delete(gold, item), np.delete(found, item)) for item in range(len(gold))])
     expected = (without.mean() - without) * (len(gold) - 1) / len(gold)
-    np.testing.assert_allclose(contributions.of_v_measure(found, gold), expected, atol=1e-10)
+    np.testing.assert_allclose(items.of_v_measure(found, gold), expected, atol=1e-10)
 
 
 def test_an_item_more_moves_the_score_by_its_contribution() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.board import actor as snapshot
+from sentdist.execution.board import actor
 from sentdist.execution.capacity import capacity, share_of_a_gpu, with_devices, with_gpu_type
 from sentdist.execution.cluster.nodes import (
     UNBOUNDED,
@@ -165,12 +165,12 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
 def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     demand = pool_demand(ONLY, gpus=1.0)
     free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
-    monkeypatch.setattr(snapshot, "available_resources_per_node", lambda: free)
-    assert not snapshot.has_room(demand) and snapshot.has_room(replace(demand, gpu_type="T4"))
+    monkeypatch.setattr(actor, "available_resources_per_node", lambda: free)
+    assert not actor.has_room(demand) and actor.has_room(replace(demand, gpu_type="T4"))
     free["new"] = {"CPU": 1.0, "GPU": 0.0, "accelerator_type:A100": 0.996}
-    assert not snapshot.has_room(demand)
+    assert not actor.has_room(demand)
     free["new"]["GPU"] = 1.0
-    assert snapshot.has_room(demand)
+    assert actor.has_room(demand)
 
 
 def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:

@@ -19,10 +19,9 @@ from sentdist.execution.board.submissions import Submission
 from sentdist.execution.demand import Demand
 from sentdist.execution.parallel import shards
 from sentdist.execution.reserved import use_reserved
-from sentdist.execution.training import worker_group as member
+from sentdist.execution.training import worker_group
 from sentdist.plan.sections import Runtime
-from sentdist.stages import local
-from sentdist.stages import rungs as train_here
+from sentdist.stages import local, rungs
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.support.every_stage import one_of_each
@@ -54,13 +53,13 @@ def _in_a_task(stage: Any, context: Context) -> object:
 
 def _follow(stage: Any, context: Context) -> object:
     order, sink = Mock(stage=stage, submission=Mock(context=context)), Mock(order=None)
-    return member._follow(order, sink)
+    return worker_group._follow(order, sink)
 
 
 PLACES = {
-    "a training in this process": Place("train", (train_here, "train_here"), local.build_here, "micro_batch"),
+    "a training in this process": Place("train", (rungs, "train_here"), local.build_here, "micro_batch"),
     "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
-    "another worker of a group": Place("train", (member, "train_rank"), _follow, "micro_batch"),
+    "another worker of a group": Place("train", (worker_group, "train_rank"), _follow, "micro_batch"),
     "a worker that makes shards": Place(
         "bank",
         (shards, "worker_body"),

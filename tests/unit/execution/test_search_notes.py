@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.execution.searching import budgets as prices
+from sentdist.execution.searching import budgets
 from sentdist.execution.searching.budgets import Forecasts, StoreBefore, spent_on
 from sentdist.execution.searching.conductor import drop_left, keep_curve_of
 from sentdist.plan.stage import Json, Stage
@@ -152,7 +152,7 @@ def test_a_forecast_is_of_what_the_store_lacks(
     planned, train, entropy, bank = regulated
     speeds: dict[str, float | None] = {"train": None}
     speed: Callable[[Any, type[Stage]], float | None] = lambda store, kind: speeds.get(kind.kind)  # noqa: E731
-    monkeypatch.setattr(prices, "speed_of", speed)
+    monkeypatch.setattr(budgets, "speed_of", speed)
     forecasts = Forecasts(planned, _store())
     encoded = forecasts.whole_sentences(bank)
     assert (forecasts.sentences(train), forecasts.seconds(train)) == (2 * TRAINED, None)

@@ -16,8 +16,7 @@ from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
 from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
-from sentdist.execution import sweep as driver
-from sentdist.execution import trials
+from sentdist.execution import sweep, trials
 from sentdist.execution.board.client import BoardClient
 from sentdist.execution.board.submissions import Submission
 from sentdist.execution.cluster.nodes import ClusterNodes, Node
@@ -167,14 +166,14 @@ class Driver:
         self.lines: list[str] = []
         self.trials: Callable[..., dict[str, TrialOutcome]] = lambda *_, **__: {}
         self.nodes = ClusterNodes(living=(Node(cpus=8.0),), to_come=(Node(cpus=8.0),))
-        monkeypatch.setattr(driver, "cluster_growth", lambda: self.nodes)
-        monkeypatch.setattr(driver, "BoardClient", self.board)
-        monkeypatch.setattr(driver, "printed_events", lambda *_, **__: nullcontext())
-        monkeypatch.setattr(driver, "_build_overlaps", self.overlaps)
-        monkeypatch.setattr(driver, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
-        monkeypatch.setattr(driver, "worker_bytes", lambda stage, *_, **__: 1.0)
-        monkeypatch.setattr(driver, "gpu_bytes", lambda stage, *_, **__: 1.0)
-        monkeypatch.setattr(driver, "disk_estimate", self._estimate)
+        monkeypatch.setattr(sweep, "cluster_growth", lambda: self.nodes)
+        monkeypatch.setattr(sweep, "BoardClient", self.board)
+        monkeypatch.setattr(sweep, "printed_events", lambda *_, **__: nullcontext())
+        monkeypatch.setattr(sweep, "_build_overlaps", self.overlaps)
+        monkeypatch.setattr(sweep, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
+        monkeypatch.setattr(sweep, "worker_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(sweep, "gpu_bytes", lambda stage, *_, **__: 1.0)
+        monkeypatch.setattr(sweep, "disk_estimate", self._estimate)
         monkeypatch.setattr("sentdist.execution.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
         self.least, self.at_once = 0, 0
 
@@ -183,7 +182,7 @@ class Driver:
         return SimpleNamespace(least=self.least, warning=lambda free: None)
 
     def run(self) -> Any:
-        return driver.run_sweep(self.plan, self.context, tracker=self.tracker, print_line=self.lines.append)
+        return sweep.run_sweep(self.plan, self.context, tracker=self.tracker, print_line=self.lines.append)
 
     def ends(self, error: BaseException | None) -> None:
         self.trials = lambda trials, *_, **__: {trial.key: TrialOutcome(key=trial.key, name=trial.name, error=error) for trial in trials}
@@ -194,14 +193,14 @@ def driven(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     return Driver(monkeypatch, tmp_path)
 
 
-def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> driver.ClusterAllocation:
+def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node, ...], *settings: str) -> sweep.ClusterAllocation:
     """What such a cluster gives the fine-tuning of the demo."""
-    monkeypatch.setattr(driver, "cluster_growth", lambda: ClusterNodes(living=nodes))
+    monkeypatch.setattr(sweep, "cluster_growth", lambda: ClusterNodes(living=nodes))
     plan = shipped_plan(RECIPES / "demo.yaml", *settings)
     plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
     keys = frozenset(stage.key for stage in plan.stages)
     context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
-    return driver.allocate(plan, context, keys, work=driver._work_of(plan, plan.trials, keys))
+    return sweep.allocate(plan, context, keys, work=sweep._work_of(plan, plan.trials, keys))
 
 
 def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
@@ -272,7 +271,7 @@ def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkey
         assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
     plan = plan_of(small_recipe(runtime={"engine": "torch"}))
     keys = frozenset(stage.key for stage in plan.stages)
-    assert driver.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
+    assert sweep.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
     context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
     for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
-        assert driver.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line
+        assert sweep.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

@@ -24,7 +24,6 @@ from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import local_rows
 from sentdist.plan.sections import Runtime
 from sentdist.stages import banks
-from sentdist.stages import banks as bank_place
 from sentdist.stages.banks import BankBody, placed
 from sentdist.stages.context import Context
 from sentdist.stages.planning.worker_memory import EncoderSize
@@ -183,7 +182,7 @@ def test_it_goes_where_there_is_room(num_bytes: int, gpus: float, is_there: bool
     """Of half a GPU of 2 GiB a worker of a tiny encoder has nothing left beside CUDA's own; on a CPU all stays as it is."""
     bank = _banks(tmp_path, "float16")
     context: Any = SimpleNamespace(runtime=Runtime(gpus_per_worker=gpus, engine="torch"))
-    monkeypatch.setattr(bank_place, "size_of", lambda *_: TINY)
+    monkeypatch.setattr(banks, "size_of", lambda *_: TINY)
     with pretended_gpu() as gpu, bank_stays():
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=num_bytes))
         found = placed(bank, STAGE, context, gpu)

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sentdist.learning.kernels import cpp_library
-from sentdist.learning.kernels import cpp_library as used_kernels
 
 ASK = "from sentdist.learning.kernels import cpp_library; print(cpp_library.find_or_build())"
 FLAGS = cpp_library.FLAGS
@@ -50,7 +49,7 @@ def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Pat
     assert (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
     assert reported == {str(file) for file in own_cache.glob("*.so")} and len(reported) == 1 and own_cache.stat().st_mode & 0o777 == 0o700
     assert cpp_kernels.why_unavailable() is None and (tmp_path / "log").read_text().count("built") == len(cpp_library.SOURCES) + 1
-    assert used_kernels.used_kernels() in reported.pop()
+    assert cpp_library.used_kernels() in reported.pop()
     cpp_library.load_library.cache_clear()
     Path(counted).write_text(Path(counted).read_text() + "# another compiler\n")
     assert cpp_kernels.why_unavailable() is None and len(list(own_cache.glob("*.so"))) == 2

@@ -23,9 +23,7 @@ from sentdist.objectives.regression import l1, mse, smooth_k2, translated_relu
 from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report import embedding_figures as cloud
-from sentdist.report import figures
-from sentdist.report import figures as forest
+from sentdist.report import embedding_figures, figures
 from sentdist.report.embedding_figures import similarity_maps
 from sentdist.report.method_figures import (
     LossShape,
@@ -71,7 +69,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Drawing]], 
         kept.append(figure)
         return save(figure, **named)
 
-    for module in (cloud, figures, forest):
+    for module in (embedding_figures, figures, figures):
         monkeypatch.setattr(module, "save", keep)
 
     def drawn(draw: Callable[[], Drawing]) -> tuple[Figure, list[dict[str, str]]]:
@@ -135,7 +133,7 @@ def test_a_forest_fills_what_the_whole_table_tells_and_says_what_its_intervals_s
         "reported": _difference(1.0, table_p=0.01), "by itself alone": _difference(0.9), "worse": _difference(-0.7, p=0.3, table_p=0.9),
         "untested": Difference(difference=0.5, reason=NOTHING_VARIES),
     }  # fmt: skip
-    figure, rows = drawn(lambda: forest.forest_plot(found, baseline="Eq. 1", unit=UNIT))
+    figure, rows = drawn(lambda: figures.forest_plot(found, baseline="Eq. 1", unit=UNIT))
     (axes,) = figure.axes
     lines = [collection for collection in axes.collections if hasattr(collection, "get_segments")]
     ends = [tuple(np.ravel(segment)) for one in lines for segment in one.get_segments()]
@@ -144,19 +142,19 @@ def test_a_forest_fills_what_the_whole_table_tells_and_says_what_its_intervals_s
     assert [list(point) for point in points.get_offsets()] == [[1.0, 0], [0.9, 1], [-0.7, 2], [0.5, 3]]
     assert [same_color(colour, INK) for colour in points.get_facecolor()] == [True, False, False, False]
     assert (rows[1]["p over table"], rows[3]["difference"], rows[3]["low"]) == ("0.2", "0.5", "")
-    many = {f"s{place}": {"a": _difference(place % 7 + 0.01 * place), "b": _difference(0.1)} for place in range(forest.MOST_LINES + 9)}
-    figure, rows = drawn(lambda: forest.task_forest(many, baseline="Eq. 1", tasks=["a", "b"], unit=UNIT))
+    many = {f"s{place}": {"a": _difference(place % 7 + 0.01 * place), "b": _difference(0.1)} for place in range(figures.MOST_LINES + 9)}
+    figure, rows = drawn(lambda: figures.task_forest(many, baseline="Eq. 1", tasks=["a", "b"], unit=UNIT))
     shown = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     least = sorted(many, key=lambda name: many[name]["a"].difference)[:9]
-    assert len(shown) == forest.MOST_LINES and not {*least} & {*shown} and len(rows) == 2 * len(many)
+    assert len(shown) == figures.MOST_LINES and not {*least} & {*shown} and len(rows) == 2 * len(many)
 
 
 def test_nothing_to_draw_is_named() -> None:
     draws: list[Callable[[], object]] = [
         lambda: figures.regulators_curve({}, unit=UNIT), lambda: figures.heat_map({}, unit=UNIT), lambda: figures.learning_curves([], dev_unit=UNIT),
-        lambda: forest.forest_plot({}, baseline="x", unit=UNIT), lambda: probe_plot({}), lambda: cost_plot([], unit=UNIT), lambda: loss_shapes([]),
-        lambda: threshold_surfaces({}, unit=UNIT, name="t"), lambda: weight_curves({}, relation="r", name="w"), lambda: cloud.embedding_map({}, task="t"),
-        lambda: relation_matrix(("a", "b"), [np.eye(3)], system="RSE", name="r"), lambda: cloud.singular_spectra({"one": [np.ones(3), np.ones(4)]}),
+        lambda: figures.forest_plot({}, baseline="x", unit=UNIT), lambda: probe_plot({}), lambda: cost_plot([], unit=UNIT), lambda: loss_shapes([]),
+        lambda: threshold_surfaces({}, unit=UNIT, name="t"), lambda: weight_curves({}, relation="r", name="w"), lambda: embedding_figures.embedding_map({}, task="t"),
+        lambda: relation_matrix(("a", "b"), [np.eye(3)], system="RSE", name="r"), lambda: embedding_figures.singular_spectra({"one": [np.ones(3), np.ones(4)]}),
         lambda: relations_alone([]), lambda: similarity_maps({}, ["a"]), lambda: similarity_maps({"one": np.diag([1.0, 0.0])}, ["a", "b"]),
         lambda: similarity_maps({"one": np.ones((2, 2))}, ["a", "b"], topics=["x"]),
     ]  # fmt: skip
@@ -171,10 +169,10 @@ def test_a_map_holds_the_plane_of_most_variance_whatever_the_rotation() -> None:
     subsets = ["captions", "news"] * 20
     turned = embeddings @ np.linalg.qr(draw.normal(size=(16, 16)))[0]
     samples = {
-        name: cloud.Sample(sentences=[f"s{row}" for row in range(40)], subsets=subsets, embeddings=one)
+        name: embedding_figures.Sample(sentences=[f"s{row}" for row in range(40)], subsets=subsets, embeddings=one)
         for name, one in (("base", embeddings), ("turned", turned))
     }
-    drawing = cloud.embedding_map(samples, task="t")
+    drawing = embedding_figures.embedding_map(samples, task="t")
     points = {
         system: np.array([[float(row["x"]), float(row["y"])] for row in _rows(drawing) if row["system"] == system]) for system in samples
     }

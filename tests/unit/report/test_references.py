@@ -15,7 +15,7 @@ from sentdist.plan.recipe import recipe_from_values
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.unroll import Trial
-from sentdist.report import tables as cell_text
+from sentdist.report import tables
 from sentdist.report.comparisons import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
@@ -132,7 +132,7 @@ def test_what_dev_chose_is_compared_with_what_it_chose_of_the_baseline() -> None
     remark = table.sentences[-1]
     assert remark == f"Of what dev chose: {table.verdict('rcl 128')}" and " eq1 64" in remark and len(table.sentences) == 4
     assert table.num_tests == 4, "the multiplicity of all that is asked of the baseline"
-    assert ("rcl 128", "eq1 64", "a") in [row[:3] for row in cell_text.tests_of(table)]
+    assert ("rcl 128", "eq1 64", "a") in [row[:3] for row in tables.tests_of(table)]
     same = _table(CELLS, by_dev=["eq1 128", "rcl 128", "rcl 64", "eq1 64"])
     assert len(same.sentences) == 3 and {one.relation for one in same.comparisons} == {"baseline", "preceding"}, "both at one point"
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sentdist.errors import DataError, EncoderError
-from sentdist.learning.encoder import tokens as token_table
+from sentdist.learning.encoder import tokens
 from sentdist.learning.encoder.tokens import TokenTable, token_ids
 from sentdist.plan.stages import Tokens, Train
-from sentdist.stages import train_setup as tokens_module
+from sentdist.stages import train_setup
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.rungs import train_here
@@ -42,7 +42,7 @@ def test_seeds_and_trained_encoders_share_the_tokens_of_a_corpus(prepared: Any) 
     other = train.model_copy(update={"seed": train.seed + 1})
     continued = train.model_copy(update={"start": train})
     kept = _kept(context)
-    with patch.object(tokens_module, "token_ids", side_effect=AssertionError("made again")):
+    with patch.object(train_setup, "token_ids", side_effect=AssertionError("made again")):
         train_here(other, context)
         train_here(continued, context)
     assert _kept(context) == kept
@@ -59,8 +59,8 @@ def test_what_cannot_be_read_is_said(prepared: Any, tmp_path: Path) -> None:
         table.batch(np.array([0, table.num_sentences]))
     with pytest.raises(DataError, match=r"sentence 13: .*visible"):
         token_ids(encoder.tokenizer, ["a man", " "], max_length=9, first=11)
-    np.save(tmp_path / token_table.IDS, np.arange(9, dtype=np.uint16))
-    np.save(tmp_path / token_table.BOUNDS, np.array([0, 4, 8]))
+    np.save(tmp_path / tokens.IDS, np.arange(9, dtype=np.uint16))
+    np.save(tmp_path / tokens.BOUNDS, np.array([0, 4, 8]))
     with pytest.raises(DataError, match="do not fit together"):
         TokenTable.open(tmp_path)
     too_long = train.model_copy(update={"training": train.training.model_copy(update={"max_length": 4000})})

@@ -20,7 +20,7 @@ from sentdist.errors import ArtifactLost, StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.plan.stage import Json
 from sentdist.plan.stages import Train
-from sentdist.store import copies as verified
+from sentdist.store import copies
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, dependents, orphans
 from sentdist.store.record import SCHEMA, Record
@@ -36,7 +36,7 @@ OTHER = RowsCorpus(source="nli/triplets", source_revision="r", limit=10)
 @pytest.fixture(autouse=True)
 def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forget what this process has found whole, as a new one would not know it."""
-    verified.forget()
+    copies.forget()
     monkeypatch.setattr(store_module, "_stuck", {})
 
 
@@ -212,7 +212,7 @@ def test_a_damaged_input_is_built_again_and_dropping_takes_what_was_made_from_it
     assert {stage.key for stage in plan.stages if not store.has(stage)} == expected | {bank.key}
     weights = max((tmp_path / "store" / last.banks[0].encoder.place).glob("*.safetensors"), key=lambda path: path.stat().st_size)
     _flip(weights)
-    verified.forget()
+    copies.forget()
     run_local(plan, context)
     assert {trial.key: store.at(trial.scores.place).record.digests for trial in plan.trials} == digests  # type: ignore[union-attr]
     assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1

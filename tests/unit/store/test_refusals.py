@@ -17,7 +17,6 @@ import pytest
 from sentdist.errors import StoreError
 from sentdist.plan.corpora.rows import RowsCorpus
 from sentdist.store import access
-from sentdist.store import access as slow_store
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 from tests.support.waiting import wait_for
@@ -153,11 +152,11 @@ def test_a_store_that_was_taken_away_takes_nothing_and_goes_on_when_it_is_back(t
 
 
 def test_a_store_that_does_not_answer_is_reported_while_it_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(slow_store, "TELL_AFTER_S", 0.2)
-    monkeypatch.setattr(slow_store, "_watcher", [])
+    monkeypatch.setattr(access, "TELL_AFTER_S", 0.2)
+    monkeypatch.setattr(access, "_watcher", [])
     with caplog.at_level(logging.WARNING):
-        with slow_store.warn_if_silent("at once"):
+        with access.warn_if_silent("at once"):
             pass
-        with slow_store.warn_if_silent("s3://silent"):
+        with access.warn_if_silent("s3://silent"):
             wait_for(lambda: "has not answered for" in caplog.text, what="a line")
     assert "s3://silent" in caplog.text and "at once" not in caplog.text

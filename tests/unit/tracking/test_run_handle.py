@@ -13,8 +13,7 @@ import pytest
 from sentdist.plan.dotted import short_names
 from sentdist.store.searches import TrialSuggested
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import mlflow_tracker as run_handle
-from sentdist.tracking import search_runs
+from sentdist.tracking import mlflow_tracker, search_runs
 from sentdist.tracking.mlflow_tracker import MlflowRun, SystemSampler
 from sentdist.tracking.pages import TAG
 from sentdist.tracking.run_values import Point
@@ -62,7 +61,7 @@ def test_points_that_a_server_did_not_take_are_sent_later_in_their_order(handle:
     run = handle(client)
     for step in (1, 2, 3):
         run.metrics({"loss": float(step)}, step=step)
-    assert not run._send() and run._not_before > run_handle.time.monotonic()
+    assert not run._send() and run._not_before > mlflow_tracker.time.monotonic()
     run.metrics({"loss": 4.0}, step=4)
     assert run._send()
     assert _sent(client) == [("loss", float(step), step) for step in (1, 2, 3, 4)]
@@ -147,7 +146,7 @@ def test_each_sample_of_the_machine_is_of_its_own_moment_and_has_its_own_step(ha
     client = Client()
     run = handle(client)
     run.watch_system()
-    monkeypatch.setattr(run_handle, "SystemSampler", lambda: sampler)
+    monkeypatch.setattr(mlflow_tracker, "SystemSampler", lambda: sampler)
     for _ in range(2):
         run._is_closing = True
         run._serve()
