@@ -40,7 +40,8 @@ def _command_group(group: Any, name: str) -> Iterator[str]:
         if hasattr(command, "commands"):
             yield from _command_group(command, called)
             continue
-        arguments = [option.name.upper() for option in command.params if option.param_type_name == "argument"]
+        given = [option for option in command.params if option.param_type_name == "argument"]
+        arguments = [option.name.upper() if option.required else f"[{option.name.upper()}]" for option in given]
         text = (command.help or "").replace("\n#", "\n\\#")  # a comment, no heading
         yield f"\n## {called}\n\n`{' '.join([called, *arguments])}`\n\n{text}\n"
         options = [option for option in command.params if option.name != "help"]
@@ -54,7 +55,7 @@ def _command_group(group: Any, name: str) -> Iterator[str]:
 
 
 def _fields() -> Iterator[str]:
-    schema = recipe_schema()
+    schema: Any = recipe_schema()
     sections = schema["$defs"]
     yield "# Recipe fields\n\nGenerated from the recipe schema. `a.b` in `--set a.b=c` is field `b` of section `a`.\n"
     yield from _table("Recipe", schema)
