@@ -13,7 +13,7 @@ from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_of
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, leaked_text
-from sentdist.report.templating import render
+from sentdist.report.templating import html_page, render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
@@ -101,8 +101,8 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     return Report(
         name=f"paper-{name}",
         lead="\n".join(page.lead),
-        markdown=render("paper.md.jinja", page=page),
-        html=render("paper.html.jinja", page=page),
+        markdown=(markdown := render("paper.md.jinja", page=page)),
+        html=html_page(markdown),
         files={},
     )
 

@@ -24,7 +24,7 @@ from sentdist.learning.encoder import fused_attention
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.plan.objectives import OBJECTIVES
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.search.blocks import _optimism
+from sentdist.report.search import optimism_sentences
 from sentdist.stages.planning.resolve import FileResolver
 
 
@@ -72,7 +72,7 @@ def test_progress_of_a_stage_is_its_share_of_steps() -> None:
 
 def test_optimism_is_unknown_for_one_seed() -> None:
     one, two = (SimpleNamespace(methods=(), num_seeds=seeds) for seeds in (1, 2))
-    assert "one seed" in "".join(_optimism(one)) and list(_optimism(two)) == []  # type: ignore[arg-type]
+    assert "one seed" in "".join(optimism_sentences(one)) and list(optimism_sentences(two)) == []  # type: ignore[arg-type]
 
 
 def test_a_traceback_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,6 @@ from sentdist.objectives.regression import Regression
 from sentdist.plan.corpora.graded import GradedCorpus
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stages import Train
-from sentdist.report.method_figures import TITLES, LossShape, ThresholdCell
 from sentdist.report.printed import STS_COLUMNS, PaperRow, PaperTable, PaperTables
 from sentdist.report.score_rows import CellFacts
 
@@ -216,20 +215,6 @@ class RegressionFacts:
     @property
     def loss_row(self) -> str:
         return f"{self.family} {_LOSS_ROWS[self.loss]}"
-
-    @property
-    def cell(self) -> ThresholdCell | None:
-        """Grid point of a loss with slope and threshold; None for other losses."""
-        if self.slope is None or self.threshold is None:
-            return None
-        return ThresholdCell(loss=self.loss, boundary=self.boundary, slope=self.slope, threshold=self.threshold)
-
-    @property
-    def shape(self) -> LossShape | None:
-        """The loss as a function of the error; None for losses over classes."""
-        if self.loss not in TITLES:
-            return None
-        return LossShape(loss=self.loss, slope=1.0 if self.slope is None else self.slope, threshold=self.threshold or 0.0)
 
 
 def regression_matches(facts: Mapping[str, RegressionFacts | CellFacts | None]) -> dict[str, dict[str, str]]:

@@ -23,8 +23,9 @@ from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
+from sentdist.report.templating import html_page
 from sentdist.store.sweep import SweepRecord
-from tests.support.pages import html_part, markdown_part
+from tests.support.pages import markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")
 
@@ -163,9 +164,8 @@ def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
         if line.startswith("| ")
     }
     assert cells["rcl"].rstrip().endswith("**leaked 999 of 3,108**") and "leaked" not in cells["eq1"]
-    assert '<span class="leaked">leaked 999 of 3,108</span>' in html_part("result_table", table) and any(
-        note.startswith("Leaked:") for note in table.notes
-    )
+    assert '<span class="leaked">leaked 999 of 3,108</span>' in html_page("# t\n" + markdown_part("result_table", table))
+    assert any(note.startswith("Leaked:") for note in table.notes)
 
 
 def test_retrieval_items_and_folds(tmp_path: Path) -> None:
