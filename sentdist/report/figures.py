@@ -208,17 +208,20 @@ def curves(panels: Mapping[str, Series], *, x: str, unit: str, name: str, captio
 
     All panels span the same number of points, so that slopes are comparable although levels (other encoder and data) are not.
     """
-    scores = {title: [score for one in series.values() for there in one.values() for score in there] for title, series in panels.items()}
-    half = 0.62 * max(max(max(found) - min(found) for found in scores.values()), 0.2)
+    found = {title: [summarize(list(scores)) for one in series.values() for scores in one.values()] for title, series in panels.items()}
+    ends = {
+        title: (min(one.mean - (one.sd or 0) for one in there), max(one.mean + (one.sd or 0) for one in there))
+        for title, there in found.items()
+    }
+    half = 0.55 * max(max(high - low for low, high in ends.values()), 0.2)
     records: list[list[object]] = []
     with house_style():
         figure, axes = canvas(width=1.0 + 3.6 * len(panels), height=3.4, columns=len(panels))
         for one, (title, series) in zip(axes, panels.items(), strict=True):
             for label, style in styles_of(series).items():
-                found = _band(one, series[label], color=style.color, marker=style.marker, label=label)
-                records += [[title, label, at, *_numbers(summary)] for at, summary in found.items()]
-            middle = (max(scores[title]) + min(scores[title])) / 2
-            one.set_ylim(middle - half, middle + half)
+                means = _band(one, series[label], color=style.color, marker=style.marker, label=label)
+                records += [[title, label, at, *_numbers(summary)] for at, summary in means.items()]
+            one.set_ylim(sum(ends[title]) / 2 - half, sum(ends[title]) / 2 + half)
             one.set_title(title)
             one.set_xlabel(x)
             quiet(one)

@@ -27,7 +27,7 @@ from sentdist.text import csv_text
 MOST_TRIALS = 20  # in the table, best first; search-trials.csv has all
 FINALISTS_HEADER = ("method", "chosen on dev", "dev in the search", "dev, new seeds", "optimism of the choice", "test")
 BUDGET_HEADER = ("method", "trials", "finished", "pruned", "failed", "running", "sentences", "time", "best dev")
-TRIALS_HEADER = ("trial", "method", "settings", "dev", "state", "sentences", "error")
+TRIALS_HEADER = ("method", "settings", "state", "trial", "dev", "sentences")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +157,7 @@ def search_part(facts: SearchFacts, table: ResultTable | None, *, links: Mapping
         tables=(
             (FINALISTS_HEADER, [_finalist_row(facts, method, table) for method in facts.methods]),
             (BUDGET_HEADER, _budget_rows(facts)),
-            (TRIALS_HEADER, [row for _, row in _trial_rows(facts)][:MOST_TRIALS]),
+            (TRIALS_HEADER, list(_trial_rows(facts))[:MOST_TRIALS]),
         ),
     )  # fmt: skip
     return SearchPart(
@@ -303,18 +303,13 @@ def sentences(trial: SearchTrial) -> int:
     return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
 
 
-def _trial_rows(facts: SearchFacts) -> list[tuple[tuple[bool, float], list[str]]]:
-    """The rows under TRIALS_HEADER: finished trials best first, then pruned and failed ones by their last dev score."""
-    rows = []
-    for method in facts.methods:
-        for trial in method.trials:
-            dev = "–" if trial.dev is None else f"{trial.dev:.2f}"
-            row = [
-                str(trial.number), method.title, facts.settings(trial.suggestion, method), dev, trial.state,
-                f"{sentences(trial):,}", trial.error or "",
-            ]  # fmt: skip
-            rows.append(((trial.state != "finished", -(trial.dev or 0.0)), row))
-    return sorted(rows)
+def _trial_rows(facts: SearchFacts) -> Iterator[list[str]]:
+    """Yield the rows under TRIALS_HEADER: finished trials best first, then pruned and failed ones by their last dev score."""
+    trials = [(trial, method) for method in facts.methods for trial in method.trials]
+    for trial, method in sorted(trials, key=lambda one: (one[0].state != "finished", -(one[0].dev or 0.0))):
+        state = f"{trial.state}: {trial.error}" if trial.error else trial.state
+        dev = "–" if trial.dev is None else f"{trial.dev:.2f}"
+        yield [method.title, facts.settings(trial.suggestion, method), state, str(trial.number), dev, f"{sentences(trial):,}"]
 
 
 def trials_csv(facts: SearchFacts) -> str:

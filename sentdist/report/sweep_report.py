@@ -154,6 +154,17 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     return _report(page, drawings, {**_files(tables, drawings, used), **(part.files if part else {})})
 
 
+def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping[str, str] | None = None) -> str:
+    """Put the report of a sweep or search under `reports/` in the store and into a local folder; return the URI of its page.
+
+    Raises:
+        StoreError: as `report_sweep`; or the store cannot be written.
+    """
+    report_sweep(store, name, links=links).write(folder)
+    store.files.write_folder(folder, f"reports/{name}")
+    return f"{store.files.uri(f'reports/{name}')}/report.html"
+
+
 def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
     """The STS tables beside those of the sweep's paper."""
     if sweep.paper is not None:

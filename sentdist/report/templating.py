@@ -65,7 +65,7 @@ def render(template: str, **values: object) -> str:
 @cache
 def environment() -> Environment:
     made = markdown_environment("sentdist.report")
-    made.filters |= {one.__name__: one for one in (interval_text, leaked_text, mark, num_seeds)}
+    made.filters |= {one.__name__: one for one in (interval_text, leaked_text, mark, num_left, num_seeds)}
     made.filters |= {
         "score": lambda value: f"{value:.2f}",
         "signed": lambda value: f"{value:+.2f}",
@@ -76,6 +76,12 @@ def environment() -> Environment:
     }
     made.globals |= {"LEAKS_HEADER": LEAKS_HEADER, "zip": partial(zip, strict=True)}
     return made
+
+
+def num_left(rows: Sequence[Sequence[str]]) -> int:
+    """Return the number of leading columns that hold words, which are aligned to the left."""
+    has_words = [any(re.search(r"[^\W\d_]{3}", cell) for cell in column) for column in zip(*rows, strict=True)]
+    return max(1, (*has_words, False).index(False))
 
 
 def _commands(text: str) -> Markup:

@@ -58,9 +58,9 @@ def test_trials_are_listed_best_first_and_the_budget_by_state(part: SearchPart, 
     for row, method in zip(budget, ("fine_tuned", "rcl"), strict=True):
         states = [trial.state for trial in made_up.of_method(method)]
         assert row[2:5] == [str(sum(one == state for one in states)) for state in ("finished", "pruned", "failed")]
-    finished = [float(row[3]) for row in trials if row[4] == "finished"]
+    finished = [float(row[4]) for row in trials if row[2] == "finished"]
     assert len(trials) == MOST_TRIALS and finished == sorted(finished, reverse=True)
-    assert [row[4] for row in trials[: len(finished)]] == ["finished"] * len(finished)
+    assert [row[2] for row in trials[: len(finished)]] == ["finished"] * len(finished)
 
 
 def test_the_trials_are_a_table_for_other_programs(part: SearchPart, made_up: SearchRecord) -> None:
