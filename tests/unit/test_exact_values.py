@@ -17,7 +17,6 @@ from sentdist.cli.reporting import objectives
 from sentdist.data.own.shapes import _negatives
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
-from sentdist.evaluation.search_statistics import Field, importances
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.plan_facts import SweepProgress
 from sentdist.execution.training.deepspeed_engine import can_run_ahead
@@ -127,8 +126,3 @@ def test_a_corpus_may_be_like_another() -> None:
     by_name = list(corpora.get("patternProperties", {}).values())
     sections = by_name if by_name else [corpora["additionalProperties"]]
     assert all(section["anyOf"][1]["required"] == ["like"] for section in sections)
-
-
-def test_equal_scores_have_no_importances() -> None:
-    trials: list[dict[str, float | str]] = [{"rate": number / 40} for number in range(40)]
-    assert importances([Field(name="rate", low=0.0, high=1.0)], trials, [70.0] * 40) is None
