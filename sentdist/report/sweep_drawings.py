@@ -10,10 +10,13 @@ from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
 from sentdist.plan.task_kinds import TASK_KINDS, mean_of
 from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.report.cell_values import regression_of
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.embedding_figures import cloud_drawings
 from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve, task_forest
 from sentdist.report.method_figures import (
+    TITLES,
+    LossShape,
     ThresholdCell,
     loss_shapes,
     probe_drawings,
@@ -22,7 +25,6 @@ from sentdist.report.method_figures import (
     threshold_surfaces,
 )
 from sentdist.report.page_head import column_words
-from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow
 from sentdist.report.selection import cost_plot, costs, work_unit
@@ -189,9 +191,9 @@ def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFa
     """Score over slope and threshold, a figure for each method that has a grid of both."""
     surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
     for row in rows:
-        regression, mean = regression_facts(facts[row.label]), score(row)
-        cell = None if regression is None else regression.cell
-        if cell is not None and mean is not None:
+        found, mean = regression_of(facts[row.label]), score(row)
+        if found is not None and found.slope is not None and found.threshold is not None and mean is not None:
+            cell = ThresholdCell(loss=found.loss, boundary=str(found.boundary), slope=found.slope, threshold=found.threshold)
             surfaces.setdefault(row.method, {}).setdefault(cell, []).append(mean)
     for method, cells in surfaces.items():
         if len({(cell.slope, cell.threshold) for cell in cells}) >= LEAST_CELLS:
@@ -200,7 +202,7 @@ def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFa
 
 def _loss_shapes(scored: SweepRows) -> Iterator[Drawing]:
     """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to distinguish."""
-    regressions = [regression_facts(facts) for facts in scored.facts.values()]
-    shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
+    regressions = [one for facts in scored.facts.values() if (one := regression_of(facts)) is not None and one.loss in TITLES]
+    shapes = list(dict.fromkeys(LossShape(loss=one.loss, slope=one.slope or 1.0, threshold=one.threshold or 0.0) for one in regressions))
     if 1 < len(shapes) <= len(PALETTE):
         yield loss_shapes(shapes)

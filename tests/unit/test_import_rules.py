@@ -31,7 +31,7 @@ BUDGETS: dict[str, int] = {
     "learning": 8648,
     "objectives": 2143,
     "plan": 6110,
-    "report": 8424,
+    "report": 7266,
     "services": 1002,
     "stages": 5065,
     "store": 2607,

@@ -37,7 +37,7 @@ from sentdist.report.method_figures import (
     threshold_surfaces,
     weight_curves,
 )
-from sentdist.report.papers.rse import PAPER_LINKS
+from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.selection import cost_plot, costs, work
 from sentdist.report.style import INK, Drawing, save
@@ -200,7 +200,10 @@ def test_relations_have_their_cosines_scores_over_a_weight_and_links() -> None:
 
     links = link_rows({"RSE": [trial(80.0), trial(82.0)], "base": [{"stsb": 70.0}], "none": []}, task="links")
     assert [row.cells for row in links] == [["RSE", name, "81.0", "71.0", "86.0", "91.0", "2"] for name in ("entailment", "all")]
-    assert [row.relation for row in printed_link_rows(PAPER_LINKS, ["entailment", "same-sentence", "all"])] == ["entailment", "all"]
+    assert [row.relation for row in printed_link_rows(tables_of("rse").links, ["entailment", "same-sentence", "all"])] == [
+        "entailment",
+        "all",
+    ]
 
 
 def test_surfaces_have_the_best_cell_and_shapes_are_those_of_the_losses_that_are_trained() -> None:
