@@ -15,14 +15,18 @@ import torch
 from sentdist.cli.application import print_traceback
 from sentdist.cli.reporting import objectives
 from sentdist.data.own.shapes import _negatives
-from sentdist.errors import DataError
+from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
+from sentdist.evaluation.search_statistics import Field, importances
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.plan_facts import SweepProgress
 from sentdist.execution.training.deepspeed_engine import can_run_ahead
 from sentdist.learning.encoder import fused_attention
+from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
+from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.plan.objectives import OBJECTIVES, objective_rows
+from sentdist.plan.schema import recipe_schema
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.search.blocks import _optimism
 from sentdist.stages.planning.resolve import FileResolver
@@ -94,3 +98,37 @@ def test_a_plain_file_is_pinned_without_a_note(tmp_path: Path) -> None:
     resolver = FileResolver(data_root=tmp_path / "data")
     pin = resolver.source("pairs", split=None, revision=None, columns=("anchor", "positive"), where="corpus")
     assert pin.num_rows == 2 and list(resolver.notes) == []
+
+
+def test_a_packaged_encoder_has_no_revision(tmp_path: Path) -> None:
+    with pytest.raises(EncoderError, match="revision"):
+        FileResolver(data_root=tmp_path).encoder(next(iter(PACKAGED_ENCODERS)), revision="0" * 40, where="encoder")
+
+
+def test_float32_products_have_their_default_precision_inside() -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        with float32_products():
+            assert torch.get_float32_matmul_precision() == "highest"
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_the_table_of_objectives_cites_each_work() -> None:
+    cited = {row[0]: row[2] for row in objective_rows()}
+    assert cited == {f"`{name}`": ", ".join(work.short for work in one.citations) or "–" for name, one in OBJECTIVES.items()}
+    assert cited["`cosent`"].startswith("Su")
+
+
+def test_a_corpus_may_be_like_another() -> None:
+    corpora: Any = recipe_schema()["properties"]["corpora"]  # type: ignore[call-overload, index]
+    by_name = list(corpora.get("patternProperties", {}).values())
+    sections = by_name if by_name else [corpora["additionalProperties"]]
+    assert all(section["anyOf"][1]["required"] == ["like"] for section in sections)
+
+
+def test_equal_scores_have_no_importances() -> None:
+    trials: list[dict[str, float | str]] = [{"rate": number / 40} for number in range(40)]
+    assert importances([Field(name="rate", low=0.0, high=1.0)], trials, [70.0] * 40) is None

@@ -22,7 +22,7 @@ from sentdist.report.comparisons import AVERAGE, Comparison, in_words, table_col
 from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
-from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.store.sweep import SweepRecord
 from tests.support.pages import html_part, markdown_part
 
@@ -153,6 +153,12 @@ def test_with_seeds_and_items_both_are_drawn_again(tmp_path: Path) -> None:
     assert len(records) == 2 * (len(TASKS) + 2)  # two relations; the average, and on other tasks
     average = next(record for record in records if record["task"] == "Avg")
     assert (float(average["p alone"]), float(average["p over table"])) == pytest.approx((found.p, found.table_p), rel=1e-5)
+
+
+def test_the_csv_has_the_settings_of_each_system() -> None:
+    rows = [_row(f"rcl ({phi})", 0, (70.0, 71.0, 72.0), phi=phi) for phi in (0.01, 0.05)]
+    written = list(csv.DictReader(io.StringIO(to_csv(_table(rows, baseline=None)))))
+    assert [float(line["phi"]) for line in written] == [0.01, 0.05]
 
 
 def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
