@@ -11,11 +11,11 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import STAGES
 from sentdist.plan.task_kinds import TASK_KINDS, mean_of
 from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.report.cell_values import regression_of
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import Cost, LearningCurve, Series, cost_plot, curves, forest_plot, heat_map, learning_curves
 from sentdist.report.method_figures import TITLES, relation_drawings
 from sentdist.report.page_head import column_words
-from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow
 from sentdist.report.style import Drawing, SystemStyles, styles_of
@@ -195,7 +195,7 @@ def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFa
     """Score over slope and threshold, a figure for each method that has a grid of both."""
     surfaces: dict[str, dict[str, dict[tuple[float, float], list[float]]]] = {}
     for row in rows:
-        found, mean = regression_facts(facts[row.label]), score(row)
+        found, mean = regression_of(facts[row.label]), score(row)
         if found is not None and found.slope is not None and found.threshold is not None and mean is not None:
             panel = f"{TITLES.get(found.loss, found.loss)}, {found.boundary}"
             cells = surfaces.setdefault(row.method, {}).setdefault(panel, {})

@@ -16,7 +16,7 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import figures
 from sentdist.report.comparisons import References
 from sentdist.report.method_figures import LINK_HEADER, link_rows, means_table, relation_drawings
-from sentdist.report.papers.rse import PAPER_LINKS
+from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.style import Drawing, save, styles_of
 from sentdist.report.sweep_drawings import costs, dev_unit, score_unit, work
@@ -86,7 +86,7 @@ def test_relations_have_their_cosines_and_links() -> None:
         measures = {"mrr": mrr, "hits@1": mrr - 10, "hits@3": mrr + 5, "hits@10": mrr + 10}
         return {f"links.{relation}.{name}": value for relation in ("entailment", "all") for name, value in measures.items()}
 
-    rows = link_rows({"RSE": [trial(80.0), trial(82.0)], "base": [{"stsb": 70.0}]}, printed=PAPER_LINKS)
+    rows = link_rows({"RSE": [trial(80.0), trial(82.0)], "base": [{"stsb": 70.0}]}, printed=tables_of("rse").links)
     assert rows[:2] == [["RSE", name, "81.0", "71.0", "86.0", "91.0", "2"] for name in ("entailment", "all")]
     assert [row[1] for row in rows[2:]] == ["entailment", "all"] and {len(row) for row in rows} == {len(LINK_HEADER)}
     assert means_table({"a": [{"x": 1.0}, {"x": 2.0}], "b": [{}]}, ["x"]) == [["a", "1.50"]]
