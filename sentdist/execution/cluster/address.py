@@ -168,7 +168,7 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     try:
         chain, key, authority = (Path(os.environ.get(name, "")).read_bytes() for name in names)
     except OSError as error:
-        remedy = f"Set {', '.join(names)} as on the cluster's hosts (cluster/README.md), or unset RAY_USE_TLS."
+        remedy = f"Set {', '.join(names)} as on the cluster's hosts (infra/docs/security.md), or unset RAY_USE_TLS."
         raise ResourceError(where="RAY_USE_TLS", found=str(error), expected="its certificate and keys", remedy=remedy) from None
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
 
@@ -184,10 +184,7 @@ def check(chosen: ChosenHead) -> None:
         "nothing": (f"nothing that answers there within {TCP_S:.0f} s", f"{START_ONE} Or correct RAY_ADDRESS."),
         "no token": (f"no token in {_token_file()}", TAKE_TOKEN),
         "refused": (f"that it refuses the token ({sources})", TAKE_TOKEN),
-        "foreign": (
-            "a server that does not answer as a Ray head",
-            "Correct RAY_ADDRESS (the head's port) and RAY_USE_TLS.",
-        ),
+        "foreign": ("a server that does not answer as a Ray head", "Correct RAY_ADDRESS (the head's port) and RAY_USE_TLS."),
         "no node here": (
             "that none of its nodes runs on this machine",
             "Submit a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE.",
