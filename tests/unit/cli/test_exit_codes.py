@@ -25,7 +25,7 @@ from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report import kept_report, page_head
+from sentdist.report import page_head, sweep_report
 from sentdist.report.comparisons import Comparison
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
@@ -388,7 +388,7 @@ def test_the_report_that_is_kept_goes_to_the_tracker_too(
         (folder / "report.html").touch()
         return f"store/reports/{name}/report.html"
 
-    monkeypatch.setattr(kept_report, "keep_report", keep_report)
+    monkeypatch.setattr(sweep_report, "keep_report", keep_report)
     store: Any = SimpleNamespace()
     summary.publish_report("demo", store, SERVER)
     assert done == [("logged", ("demo", ["report.html"]))]
