@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from infra.browser import Browser, open_browser
-from sentdist.tracking.pages import view_page
+from sentdist.tracking.views import view_page
 
 WIDTH, TABLE_HEIGHT, CHARTS_HEIGHT = 1440, 860, 1250  # of the window; the page has about 140 less
 MAX_BYTES = 150_000

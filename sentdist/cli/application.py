@@ -142,7 +142,6 @@ COMMANDS = (
     reporting.report,
     reporting.explain,
     reporting.track,
-    servers.serve,
     servers.up,
     servers.down,
     servers.leave,

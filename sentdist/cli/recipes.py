@@ -255,13 +255,16 @@ def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | Non
     """Build in this process and print the results. data: the data root, also for confirmations."""
     from sentdist.execution.build_recipe import LocalBackend
     from sentdist.machine import end_on_sigterm
-    from sentdist.tracking.server import is_server, no_server
+    from sentdist.tracking.server import check_address
 
     end_on_sigterm()
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
-    if tracking and not is_server(tracking):
-        typer.echo(f"MLflow is not used: {no_server(tracking)}", err=True)
-        tracking = None
+    if tracking:
+        try:
+            check_address(tracking)
+        except RecipeError as error:
+            typer.echo(f"MLflow is not used: {error}", err=True)
+            tracking = None
     done = _built(asked, context, data, LocalBackend(), tracking=tracking)
     if tracking:
         summary.bring_to_mlflow(done, context.store, tracking)

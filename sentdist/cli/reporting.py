@@ -32,9 +32,6 @@ def report(
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.  [default: .sentdist/reports/NAME]")
     ] = None,
-    tracking: Annotated[
-        str | None, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="MLflow server that the report of a search links to.")
-    ] = None,
 ) -> None:
     """Write the tables and figures of a sweep, or those of a paper.
 
@@ -49,7 +46,7 @@ def report(
 
         from sentdist.report.sweep_report import report_sweep
 
-        made = report_sweep(opened, sweep, links=_search_pages(opened, sweep, tracking))
+        made = report_sweep(opened, sweep)
     else:
         assert paper is not None
         check_paper(paper)
@@ -89,18 +86,6 @@ def _sweeps_there(store: ArtifactStore) -> str:
     return f"Name a sweep: {listed(names)}." if names else "Run `sentdist sweep RECIPE` first."
 
 
-def _search_pages(store: ArtifactStore, name: str, tracking: str | None) -> dict[str, str]:
-    """The tracker's pages of a search; none without a server or for a sweep."""
-    from sentdist.store.searches import find_search
-
-    search = find_search(store, name) if tracking else None
-    if search is None:
-        return {}
-    from sentdist.tracking.mlflow_tracker import make_tracker
-
-    return make_tracker(tracking, store).search_pages(search)
-
-
 def explain(
     first: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.", show_default=False)],
     second: Annotated[str, typer.Argument(help="The other one, named in the same way.", show_default=False)],
@@ -136,7 +121,7 @@ def track(
     if not rebuild:
         typer.echo("Nothing done: `sentdist track --rebuild` writes the store's records into MLflow.", err=True)
         raise typer.Exit(2)
-    from sentdist.tracking.search_runs import rebuild as rebuild_runs
+    from sentdist.tracking.tracker import rebuild as rebuild_runs
 
     opened = open_store(store)
     if not (sweeps := rebuild_runs(opened, uri, sweep)):

@@ -1,11 +1,8 @@
-"""Commands on servers and machines: up, down, leave, serve, doctor."""
+"""Commands on servers and machines: up, down, leave, doctor."""
 
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Annotated
 
@@ -104,34 +101,6 @@ def leave(
     typer.echo(
         f"{counted(len(leaving), 'host')} to go within {within} s: {', '.join(leaving)}. Trainings there write their checkpoints now."
     )
-
-
-def serve(
-    model: Annotated[str, typer.Argument(help="models:/NAME@best or models:/NAME/VERSION.", show_default=False)],
-    port: Annotated[int, typer.Option("--port", help="Port on 127.0.0.1.", min=1, max=65535)] = 5002,
-    uri: Annotated[
-        str, typer.Option("--uri", envvar="MLFLOW_TRACKING_URI", help="Address of the MLflow server.")
-    ] = "http://127.0.0.1:5001",
-) -> None:
-    """Serve a registered encoder.
-
-    Downloads its files, compares them with the digests from its registration, and runs `mlflow models serve`.
-    """
-    from sentdist.machine import end_on_sigterm
-    from sentdist.services.processes import Port
-    from sentdist.store.local_storage import scratch_folder
-    from sentdist.tracking.registry import verified_copy
-
-    Port(number=port, who="the encoder", option="--port", command="sentdist serve MODEL").need()
-    end_on_sigterm()  # so that the folder and the server end with it
-    with scratch_folder(Path(tempfile.gettempdir()), "served") as empty:
-        folder = verified_copy(model, uri, empty)
-        typer.echo(f"{model}: all files match their registered digests. Send requests to http://127.0.0.1:{port}/invocations")
-        command = [sys.executable, "-P", "-m", "mlflow", "models", "serve", "--model-uri", str(folder), "--env-manager", "local"]
-        path = f"{Path(sys.prefix) / 'bin'}{os.pathsep}{os.environ.get('PATH', '')}"  # MLflow calls uvicorn by its name
-        command += ["--host", "127.0.0.1", "--port", str(port)]
-        # uvicorn imports from its working folder, where others may have put modules
-        raise typer.Exit(subprocess.call(command, env=os.environ | {"PATH": path}, cwd=folder))
 
 
 def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:

@@ -238,7 +238,7 @@ def print_hits(name: str, context: Context) -> None:
 
 def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:
     """Write finished and failed trials to MLflow; an unreachable server costs a line, not the run."""
-    from sentdist.tracking.search_runs import rebuild
+    from sentdist.tracking.tracker import rebuild
 
     try:
         for one in done:
@@ -254,22 +254,18 @@ def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> Non
     """Write the report to the store and the tracker, and register the best encoder unless its gain over the untouched one is not shown."""
     from sentdist.report.page_head import gain_over_untouched
     from sentdist.report.sweep_report import keep_report
-    from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
-    from sentdist.tracking.mlflow_tracker import make_tracker
+    from sentdist.tracking.tracker import Tracker
 
-    tracker, search = make_tracker(tracking, store), find_search(store, name)
-    pages = tracker.log_search(search) if search is not None else {}
+    tracker = Tracker(tracking, store)
     with tempfile.TemporaryDirectory() as scratch:
-        typer.echo(f"Report: {keep_report(store, name, Path(scratch), links=pages)}")
+        typer.echo(f"Report: {keep_report(store, name, Path(scratch))}")
         sweep = load_sweep(store, name)
         tracker.log_report(sweep, Path(scratch))
         gain = gain_over_untouched(sweep, store)
         model = tracker.register_best(sweep) if gain is None or gain.is_shown else None
     if tracker.trials_page:
         typer.echo(f"MLflow, trials best first: {tracker.trials_page}")
-    for title, page in pages.items():
-        typer.echo(f"MLflow, {title}: {page}")
     if model:
         typer.echo(f"Registered, chosen on dev: {model} (@best)")
     elif tracking and gain is not None and not gain.is_shown:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -26,6 +27,7 @@ from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
 from sentdist.store.sweep import begin_sweep, load_sweep, sweep_record
 from sentdist.text import PrintLine
+from sentdist.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
     from sentdist.execution.searching.conductor import Watch
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from sentdist.stages.rungs import Listener
     from sentdist.stages.train import TrainSession
     from sentdist.store.store import ArtifactStore
-    from sentdist.tracking.tracker import Tracker
 
 
 class Backend(Protocol):
@@ -221,12 +222,14 @@ def searched(
     until: float | None = None,
 ) -> SearchRecord:
     """Run a search to its end, shown live by an MLflow server if there is one. until: see `Conductor`."""
-    if tracking is None:
-        return workplace.search(planned, context, print_line=print_line, until=until)
-    from sentdist.tracking.live_search import LiveSearch
-
-    with LiveSearch(tracking, context.store, name=planned.recipe.name, identity=planned.identity, print_line=print_line) as live:
-        return workplace.search(planned, context, print_line=print_line, watch=live.watch, tracker=live.tracker, until=until)
+    tracker = Tracker(tracking, context.store)
+    watch = partial(tracker.watch_search, planned.recipe.name)
+    try:
+        return workplace.search(planned, context, print_line=print_line, watch=watch, tracker=tracker, until=until)
+    finally:
+        tracker.finish_search()
+        for warning in tracker.warnings:
+            print_line(f"tracking: {warning}")
 
 
 def finalists_line(planned: PlannedSearch, context: Context) -> str:

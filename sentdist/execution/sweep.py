@@ -39,8 +39,7 @@ from sentdist.stages.planning.worker_memory import (
 )
 from sentdist.store.sweep import begin_sweep, sweep_record
 from sentdist.text import PrintLine
-from sentdist.tracking.mlflow_tracker import make_tracker
-from sentdist.tracking.tracker import NullTracker, Tracker
+from sentdist.tracking.tracker import Tracker
 
 
 def run_sweep(
@@ -67,7 +66,7 @@ def run_sweep(
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
     begin_sweep(context.store, sweep, print_line)
-    tracker = tracker or NullTracker()
+    tracker = tracker or Tracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}
     with _tracked(tracker, outcomes):
@@ -264,4 +263,4 @@ def run_on_cluster(
         SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
     """
     connect_to_drive()
-    return run_sweep(plan, context, tracker=make_tracker(tracking, context.store), print_line=print_line, show=show)
+    return run_sweep(plan, context, tracker=Tracker(tracking, context.store), print_line=print_line, show=show)

@@ -1,4 +1,1 @@
-"""Show sweeps and searches in MLflow. Everything can be rebuilt from the store; nothing waits for a server.
-
-`tracker.py` defines what a sweep reports, `sweep_runs.py` the content of each run. No other package imports MLflow.
-"""
+"""Show sweeps and searches in MLflow: one run a trial, one parent a sweep. No other package imports MLflow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from sentdist.tracking.pages import LAYOUT
+from sentdist.tracking.views import LAYOUT
 
 if TYPE_CHECKING:
     from flask import Response

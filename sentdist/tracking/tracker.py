@@ -1,150 +1,252 @@
-"""Interface from a sweep to its tracker, and trackers without a server; no MLflow."""
+"""What a sweep or search reports while it runs, and how MLflow shows it. Everything can be rebuilt from the store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, TypeVar
 
+from sentdist.errors import ResourceError
+from sentdist.machine import environment_with
 from sentdist.plan.stage import Json, Stage
-from sentdist.store.record import Record
-from sentdist.store.searches import SearchRecord
-from sentdist.store.sweep import SweepRecord
+from sentdist.store.record import Record, not_understood
+from sentdist.store.searches import SearchEvent, find_search, search_names, search_record
+from sentdist.store.store import ArtifactStore
+from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
+from sentdist.tracking.registry import register_best_encoder
+from sentdist.tracking.runs import TRAIN, RunOutcome, SearchRuns, SweepRuns, all_runs
+from sentdist.tracking.server import PATIENT, Server
+from sentdist.tracking.values import Point, curve_points
+from sentdist.tracking.views import run_page, view_pages
 
-RunOutcome = Literal["failed", "stopped"]  # stopped: pruned by a scheduler or cancelled by a user
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+Answer = TypeVar("Answer")
+SEND_EVERY_S = 1.0
+MAX_WAITING = 100_000  # points kept while the server is away; the history in the store has them all
 
 
-class RunHandle(Protocol):
-    """Receives the progress of one training. Picklable: it travels to rank 0. No method raises or waits for a server."""
+class Run:
+    """Receives the progress of one training, and keeps nothing. No method raises or waits for a server."""
 
-    @property
-    def url(self) -> str | None:
-        """Page of the run; None without a server."""
-        ...
+    url: str | None = None  # page of the run
 
-    def metrics(self, values: Mapping[str, float], *, step: int) -> None:
-        """Report the values of a line of a history (loss, grad_norm, lr, sentences_per_s, dev_score) at its step."""
-        ...
-
-    def watch_system(self) -> None:
-        """Sample this machine's CPU, memory, network and GPUs until `close`."""
-        ...
+    def follow(self, history: Sequence[Mapping[str, Json]]) -> None:
+        """Report the new lines of the training's history."""
 
     def close(self, *, timeout_s: float = 5.0) -> list[str]:
-        """Send what is left within `timeout_s`; return the warnings of this handle."""
-        ...
+        """Send what is left within `timeout_s`; return the warnings of this run."""
+        return []
 
 
-class Tracker(Protocol):
-    """A picklable listener to a sweep. No method raises because of a server; its errors become `warnings`.
+class MlflowRun(Run):
+    """Sends a training's curve from a thread, once a second; MLflow's asynchronous logging sends a request for every step."""
 
-    A stage is named by its key. Scores (whose key is the trial's), and a training that only one trial needs, belong to the trial's run;
-    every other stage has a separate run.
+    def __init__(self, *, uri: str, experiment: str, run_id: str) -> None:
+        self.run_id = run_id
+        self._server = Server(uri)
+        self.url = f"{self._server.page}/{run_page(experiment, run_id)}"
+        self._waiting: deque[Point] = deque(maxlen=MAX_WAITING)
+        self._num_read = 0  # lines of the history
+        self._known: dict[str, set[int]] = {}  # steps that the run has already: a training that resumes repeats some
+        self._closing = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def follow(self, history: Sequence[Mapping[str, Json]]) -> None:
+        self._waiting.extend(curve_points(history[self._num_read :]))
+        self._num_read = len(history)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="sentdist-mlflow", daemon=True)
+            self._thread.start()
+
+    def close(self, *, timeout_s: float = 5.0) -> list[str]:
+        self._closing.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        return list(self._server.warnings)
+
+    def _serve(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._closing.wait(SEND_EVERY_S)
+            if is_last:
+                self._server.look_again()
+            while self._waiting and self._send():
+                pass
+
+    def _send(self) -> bool:
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 1000))]
+        if self._server.attempt("send metrics", lambda client: self._log(client, batch)):
+            return True
+        self._waiting.extendleft(reversed(batch))
+        return False
+
+    def _log(self, client: MlflowClient, batch: Sequence[Point]) -> bool:
+        from mlflow.entities import Metric
+
+        for name in {point.name for point in batch} - self._known.keys():
+            self._known[name] = {metric.step for metric in client.get_metric_history(self.run_id, name)}
+        new = [point for point in batch if point.step not in self._known[point.name]]
+        client.log_batch(self.run_id, metrics=[Metric(*point[:3], point.step) for point in new])
+        for point in new:
+            self._known[point.name].add(point.step)
+        return True
+
+
+class Tracker:
+    """A picklable listener to a sweep or search; without an address it keeps nothing, and the store is the log.
+
+    No method raises because of a server; its errors become `warnings`. A stage is named by its key. Runs are found by their tags, so a
+    restart, another process or a rebuild continues them. The run of a trial shows its scores and its training; other stages have no run.
+
+    Raises:
+        RecipeError: `uri` is not the address of a server.
     """
 
+    def __init__(self, uri: str | None = None, store: ArtifactStore | None = None) -> None:
+        self._server = Server(uri) if uri else None
+        self._store = store
+        self._runs: SweepRuns | None = None
+        self._search = ""  # name of the search that runs
+        self._events: Sequence[SearchEvent] = ()
+
+    def __getstate__(self) -> dict[str, object]:
+        return self.__dict__ | {"_events": ()}
+
     @property
-    def warnings(self) -> Sequence[str]: ...
-
-    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None:
-        """Open or find the run of the sweep, which has these stages by key."""
-        ...
-
-    def begin(self, key: str) -> RunHandle:
-        """Open or find the run for the progress of a stage or trial."""
-        ...
-
-    def finish(self, record: Record) -> None:
-        """Complete the run of a stored stage from its record and history."""
-        ...
-
-    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None:
-        """Report that a stage or trial ended without an artifact."""
-        ...
-
-    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
-        """Update every run from the store, link runs to each other, and end the sweep's run."""
-        ...
-
-    def log_report(self, sweep: SweepRecord, folder: Path) -> None:
-        """Log a report's tables and figures on the sweep's run, with a summary of the trials."""
-        ...
-
-    def log_search(self, search: SearchRecord) -> dict[str, str]:
-        """Update the trials of a search; return the pages that show them, by name, empty if no server answers."""
-        ...
-
-    def search_pages(self, search: SearchRecord) -> dict[str, str]:
-        """Return the pages of `log_search` that exist already; write nothing."""
-        ...
+    def warnings(self) -> Sequence[str]:
+        return tuple(self._server.warnings) if self._server else ()
 
     @property
     def trials_page(self) -> str | None:
         """Page of the sweep's trials, best first; None if no server answers."""
-        ...
+        if not self._server or not self._runs or not self._runs.experiment:
+            return None
+        return f"{self._server.page}/{next(iter(view_pages(self._runs.experiment, self._runs.views).values()))}"
+
+    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None:
+        """Open or find the run of the sweep, which has these stages by key."""
+        if self._store is not None:
+            self._runs = SweepRuns(sweep, stages, self._store)
+        self._attempt("open the sweep", lambda client, runs: runs.open(client, is_running=True))
+
+    def begin(self, key: str) -> Run:
+        """Open or find the run for the progress of a trial's training."""
+        found = self._attempt("open a run", lambda client, runs: runs.begin(client, key))
+        if self._server and self._search and not self._runs:
+            found = self._server.attempt("find a run", lambda client: _searched(client, self._search, key))
+        return Run() if not self._server or not found else MlflowRun(uri=self._server.uri, experiment=found[0], run_id=found[1])
+
+    def finish(self, record: Record) -> None:
+        """Complete the run of a stored stage from its record and history."""
+        self._attempt("complete a run", lambda client, runs: runs.finish(client, record))
+
+    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None:
+        """Report that a stage or trial ended without an artifact."""
+        self._attempt("end a run", lambda client, runs: runs.fail(client, key, reason, outcome))
+
+    def finish_sweep(self, outcome: RunOutcome | None = None) -> None:
+        """Update every run from the store, and end the sweep's run."""
+        if self._server:
+            self._server.look_again()  # the sweep is over: one more try costs nothing
+        self._attempt("update the sweep", lambda client, runs: runs.close(client, outcome))
+
+    def log_report(self, sweep: SweepRecord, folder: Path) -> None:
+        """Log a report's tables and figures on the sweep's run."""
+        self._adopt(sweep)
+        with environment_with(PATIENT):
+            self._attempt("log the report", lambda client, runs: runs.log_report(client, folder))
 
     def register_best(self, sweep: SweepRecord) -> str | None:
         """Register the encoder that dev chose; return the address of the model, None if there is none."""
-        ...
+        self._adopt(sweep)
+        with environment_with(PATIENT):
+            return self._attempt("register the best encoder", register_best_encoder)
+
+    def watch_search(self, name: str, events: Sequence[SearchEvent], running: str = "RUNNING") -> None:
+        """Show the trials of a search after each of its events, so that their trainings find their runs."""
+        self._search, self._events = name, events
+        if self._server and self._store and events:
+            runs = SearchRuns(search_record(name, events), self._store)
+            self._server.attempt(f"update the search {name}", lambda client: runs.publish(client, running=running))
+
+    def finish_search(self) -> None:
+        """Show the trials of a search that has ended or is left."""
+        if self._server:
+            self._server.look_again()
+        self.watch_search(self._search, self._events, running="KILLED")
+
+    def _attempt(self, what: str, action: Callable[[MlflowClient, SweepRuns], Answer]) -> Answer | None:
+        runs = self._runs  # none during a search, whose events say the same
+        return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs)) if self._server and runs else None
+
+    def _adopt(self, sweep: SweepRecord) -> None:
+        """Load the runs for a report, which is made in a process that began no sweep."""
+        if self._runs is None and self._store is not None:
+            self._runs = SweepRuns.of_records(sweep, self._store, sweep.records(self._store))
 
 
-class NullRun:
-    """A run that is not kept."""
-
-    @property
-    def url(self) -> str | None:
-        return None
-
-    def metrics(self, values: Mapping[str, float], *, step: int) -> None: ...
-
-    def watch_system(self) -> None: ...
-
-    def close(self, *, timeout_s: float = 5.0) -> list[str]:
-        return []
+def _searched(client: MlflowClient, name: str, key: str) -> tuple[str, str] | None:
+    """Experiment and run of a search's training; an entropy encoder has none."""
+    experiment = client.get_experiment_by_name(name)
+    found = [] if experiment is None else all_runs(client, experiment.experiment_id, f"tags.`{TRAIN}` = '{key}'")
+    return next(((run.info.experiment_id, run.info.run_id) for run in found), None)
 
 
-class TrackedCurve:
-    """Passes new lines of a history to a run; the first `num_sent` were sent before."""
+@dataclass(frozen=True, kw_only=True)
+class RebuiltSweep:
+    """Counts of a rebuilt sweep."""
 
-    def __init__(self, run: RunHandle, history: Sequence[Mapping[str, Json]], *, num_sent: int = 0) -> None:
-        self.run = run
-        self._history = history
-        self._num_sent = num_sent
-
-    def follow(self) -> None:
-        """Send new lines; never waits."""
-        for point in self._history[self._num_sent :]:
-            values = {name: float(value) for name, value in point.items() if name not in ("step", "at") and isinstance(value, int | float)}
-            self.run.metrics(values, step=int(str(point["step"])))
-        self._num_sent = len(self._history)
+    name: str
+    num_runs: int  # trials that have a record
+    num_trials: int
+    num_scored: int
+    not_understood: tuple[str, ...] = ()  # places of records of another version, whose runs have no parameters
 
 
-class NullTracker:
-    """Tracks nothing: without a server, the records and histories in the store are the log."""
+def rebuild(
+    store: ArtifactStore, tracking_uri: str, name: str | None = None, *, failures: Mapping[str, str] | None = None
+) -> list[RebuiltSweep]:
+    """Create or complete the runs of one sweep, or of all in the store; repeating it changes nothing.
 
-    warnings: Sequence[str] = ()
+    Args:
+        failures: Key of a trial -> why it failed just now, which no record has.
 
-    def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None: ...
+    Raises:
+        RecipeError: not the address of a server.
+        StoreError: no sweep of that name.
+        ResourceError: the server is away or refuses; runs written before stay.
+    """
+    server = Server(tracking_uri)
+    names = [name] if name else list(dict.fromkeys([*sweep_names(store), *search_names(store)]))
 
-    def begin(self, key: str) -> RunHandle:
-        return NullRun()
+    def bring(what: str, action: Callable[[MlflowClient], Answer]) -> Answer:
+        with environment_with(PATIENT):
+            answer = server.attempt(f"rebuild {what}", action)
+        if answer is None:
+            raise ResourceError(
+                where=what, found=server.trouble, expected="", remedy="Check that the server runs and accepts requests, then try again."
+            )
+        return answer
 
-    def finish(self, record: Record) -> None: ...
+    def rebuilt(name: str) -> RebuiltSweep:
+        search = find_search(store, name)
+        if search is not None:
+            bring(f"the search {name}", SearchRuns(search, store).publish)
+            if name not in sweep_names(store):  # no finalist yet
+                scored = sum(trial.dev is not None for trial in search.trials)
+                return RebuiltSweep(name=name, num_runs=len(search.trials), num_trials=len(search.trials), num_scored=scored)
+        sweep = load_sweep(store, name)
+        records = sweep.records(store)
+        runs = SweepRuns.of_records(sweep, store, records)
+        touched = bring(f"the sweep {name}", lambda client: runs.rebuild(client, records, failures or {}))
+        return RebuiltSweep(
+            name=name, num_runs=touched, num_trials=len(runs.trials), num_scored=len(runs.trials.keys() & records.keys()),
+            not_understood=tuple(not_understood(records)),
+        )  # fmt: skip
 
-    def fail(self, key: str, reason: str, outcome: RunOutcome = "failed") -> None: ...
-
-    def finish_sweep(self, outcome: RunOutcome | None = None) -> None: ...
-
-    def log_report(self, sweep: SweepRecord, folder: Path) -> None: ...
-
-    def log_search(self, search: SearchRecord) -> dict[str, str]:
-        return {}
-
-    def search_pages(self, search: SearchRecord) -> dict[str, str]:
-        return {}
-
-    @property
-    def trials_page(self) -> str | None:
-        return None
-
-    def register_best(self, sweep: SweepRecord) -> str | None:
-        return None
+    return [rebuilt(found) for found in names]

@@ -21,7 +21,7 @@ from sentdist.plan.specs import EncoderSpec, Task, Training
 from sentdist.plan.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.tracker import NullTracker, RunOutcome, Tracker
+from sentdist.tracking.tracker import RunOutcome, Tracker
 from tests.support.waiting import wait_for
 
 DRIVER = """
@@ -50,7 +50,7 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
     return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
 
 
-class LastWord(NullTracker):
+class LastWord(Tracker):
     """Writes into a file how a sweep ended."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class Gated:
         from sentdist.execution.board.client import BoardClient
         from sentdist.execution.board.submissions import Submission
 
-        submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or NullTracker())
+        submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or Tracker())
         self.boards.append(BoardClient(submission, _toy_body(self.log, self.gate, self.broken), patience_s=0.5))
         return self.boards[-1]
 

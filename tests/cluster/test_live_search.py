@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,7 @@ from sentdist.plan.stage import Json
 from sentdist.services.processes import free_port
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking.live_search import LiveSearch
-from sentdist.tracking.search_runs import rebuild
+from sentdist.tracking.tracker import Tracker, rebuild
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import Killed, killed_after, tiny_search
@@ -31,31 +30,31 @@ class Shown:
     def __init__(self, client: MlflowClient, name: str) -> None:
         self.client, self.name = client, name
 
-    def runs(self, tag: str = "sentdist.search_trial") -> list[Run]:
+    def runs(self, tag: str = "sentdist.search") -> list[Run]:
         experiment = self.client.get_experiment_by_name(self.name)
         found = [] if experiment is None else self.client.search_runs([experiment.experiment_id])
         return [run for run in found if tag in run.data.tags]
 
     @property
     def trials(self) -> dict[int, Run]:
-        found = {int(run.data.tags["sentdist.search_trial"]): run for run in self.runs()}
+        found = {int(run.data.params["trial"]): run for run in self.runs()}
         assert len(found) == len(self.runs()), "none is there twice"
         return found
 
     @property
     def parent(self) -> Run:
-        (found,) = self.runs("sentdist.search")
+        (found,) = self.runs("sentdist.sweep")
         return found
 
     def steps(self, number: int, metric: str) -> list[int]:
         return [point.step for point in self.client.get_metric_history(self.trials[number].info.run_id, metric)]
 
     def state(self) -> dict[int, object]:
-        """All that a person sees of the trials, but the machine's own metrics and the moment of an end that nobody noted."""
+        """All that a person sees of the trials."""
         return {
             number: (
                 run.info.run_id, run.info.status, run.data.params, {name: value for name, value in run.data.tags.items()},
-                {name: value for name, value in run.data.metrics.items() if not name.startswith("system/")},
+                run.data.metrics,
                 self.steps(number, "loss"), self.steps(number, "dev_score"),
             )
             for number, run in self.trials.items()
@@ -78,7 +77,6 @@ def shows(shown: Shown, record: SearchRecord) -> None:
         loss, dev = shown.steps(trial.number, "loss"), shown.steps(trial.number, "dev_score")
         assert loss and loss == sorted(set(loss)) and all(step <= last for step in loss), "also of a training that was pruned"
         assert dev == sorted(set(dev)) and dev[-1] == last and {rung.step for rung in trial.rungs} <= set(dev)
-    assert shown.parent.info.status == "FINISHED"
 
 
 def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
@@ -93,31 +91,34 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store", **options)
     shown, lines = Shown(client, "live-again"), list[str]()
 
-    def live(uri: str) -> LiveSearch:
-        return LiveSearch(uri, context.store, name=planned.recipe.name, identity=planned.identity, print_line=lines.append)
+    def search(tracker: Tracker, watch: Callable[[Sequence[SearchEvent]], None] = lambda events: None) -> SearchRecord:
+        def both(events: Sequence[SearchEvent]) -> None:
+            tracker.watch_search("live-again", events)
+            watch(events)
 
-    with pytest.raises(Killed), live(server.uri) as following:
+        try:
+            return search_in_process(planned, context, print_line=lines.append, watch=both, tracker=tracker)
+        finally:
+            tracker.finish_search()
 
-        def watch(events: Sequence[SearchEvent]) -> None:
-            following.watch(events)
-            killed_after(7)(events)
-
-        search_in_process(planned, context, print_line=lines.append, watch=watch, tracker=following.tracker)
+    with pytest.raises(Killed):
+        search(Tracker(server.uri, context.store), killed_after(7))
     assert shown.parent.info.status == "KILLED"
     states = {number: (run.info.status, run.data.tags["sentdist.state"]) for number, run in shown.trials.items()}
     assert sorted(states.values())[-1] == ("KILLED", "running") and ("FINISHED", "finished") in states.values()
     before = shown.state()
     rebuild(context.store, server.uri, "live-again")
     assert shown.state() == before
-    with live(server.uri) as following:
-        record = search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
+    tracker = Tracker(server.uri, context.store)
+    record = search(tracker)
     shows(shown, record)
     assert {run.info.run_id for run in shown.runs()} >= {found[0] for found in before.values()}  # type: ignore[index]
     client.rename_experiment(client.get_experiment_by_name("live-again").experiment_id, "live-before")  # type: ignore[union-attr]
     rebuild(ArtifactStore(context.store.root), server.uri, "live-again")  # as on a server that saw nothing of it
     shows(shown, record)
-    assert not [line for line in lines if line.startswith("tracking: ")]
-    with live(f"http://127.0.0.1:{free_port()}") as following:  # a dead server costs a search one line
-        search_in_process(planned, context, print_line=lines.append, watch=following.watch, tracker=following.tracker)
-    (reported,) = [line for line in lines if line.startswith("tracking: ")]
+    assert shown.parent.info.status == "FINISHED"
+    assert not tracker.warnings
+    away = Tracker(f"http://127.0.0.1:{free_port()}", context.store)  # a dead server costs a search one line
+    search(away)
+    (reported,) = away.warnings
     assert "is away" in reported and "sentdist track --rebuild" in reported

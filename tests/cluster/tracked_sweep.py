@@ -8,7 +8,7 @@ from mlflow.entities import Run
 from sentdist.plan.unroll import Plan
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking.mlflow_tracker import MlflowTracker
+from sentdist.tracking.tracker import Tracker
 
 
 class Tracked:
@@ -20,9 +20,9 @@ class Tracked:
         self.store = store
         self.client = client
 
-    def begin(self, uri: str) -> MlflowTracker:
+    def begin(self, uri: str) -> Tracker:
         save_sweep(self.store, self.sweep)
-        tracker = MlflowTracker(uri, self.store)
+        tracker = Tracker(uri, self.store)
         tracker.begin_sweep(self.sweep, {stage.key: stage for stage in self.plan.stages})
         return tracker
 
@@ -40,10 +40,6 @@ class Tracked:
         return {run.info.run_name: run for run in self.runs() if "sentdist.trial" in run.data.tags}
 
     @property
-    def shared(self) -> dict[str, Run]:
-        return {run.info.run_name: run for run in self.runs() if "sentdist.key" in run.data.tags}
-
-    @property
     def parent(self) -> Run:
         (found,) = [run for run in self.runs() if "sentdist.sweep" in run.data.tags]
         return found
@@ -52,12 +48,12 @@ class Tracked:
         return {item.path for item in self.client.list_artifacts(run.info.run_id, folder)}
 
     def state(self) -> dict[str, object]:
-        """All that a person can see of the runs, but the machine's own metrics."""
+        """All that a person can see of the runs."""
         return {
             f"{run.info.run_name} {run.info.run_id}": (
                 (run.info.status, run.info.start_time, run.info.end_time if "sentdist.sweep" not in run.data.tags else None),
                 sorted(run.data.params.items()),
-                sorted((name, value) for name, value in run.data.metrics.items() if not name.startswith("system/")),
+                sorted(run.data.metrics.items()),
                 [
                     [point.step for point in self.client.get_metric_history(run.info.run_id, name)]
                     for name in ("loss", "avg_sts")
@@ -65,7 +61,6 @@ class Tracked:
                 ],
                 run.data.tags.get("mlflow.note.content"),
                 sorted(self.artifacts(run)),
-                len(run.inputs.dataset_inputs),
             )
             for run in self.runs()
         }

@@ -22,7 +22,7 @@ from sentdist.services.processes import free_port
 from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.run_update import RunLayout
+from sentdist.tracking.runs import SweepRuns
 from sentdist.tracking.tracker import Tracker
 from tests.support.planning import plan_of, small_recipe
 from tests.support.waiting import wait_for
@@ -172,17 +172,13 @@ def drive(tracker: Tracker, stages: Iterable[Stage], store: ArtifactStore, *, en
             continue
         run = tracker.begin(stage.key)
         if isinstance(stage, Train):
-            run.watch_system()
-            for line in history(stage):
-                step = line["step"]
-                assert isinstance(step, int)
-                run.metrics({name: value for name, value in line.items() if isinstance(value, float) and name != "at"}, step=step)
+            run.follow(history(stage))
         artifact = make_up(stage, store, encoder=encoder)
         warnings += run.close()
         tracker.finish(artifact.record)
     return warnings
 
 
-def layout_of(plan: Plan) -> RunLayout:
+def runs_of(plan: Plan, store: ArtifactStore | None = None) -> SweepRuns:
     """The runs of a plan's sweep."""
-    return RunLayout(sweep=sweep_record(plan), stages={stage.key: stage for stage in plan.stages})
+    return SweepRuns(sweep_record(plan), {stage.key: stage for stage in plan.stages}, store or ArtifactStore("/nowhere"))

@@ -18,6 +18,7 @@ from sentdist.execution.cluster.connection import reason
 from sentdist.services.processes import free_port
 from sentdist.text import without_secrets
 from sentdist.tracking.server import Server
+from sentdist.tracking.tracker import MlflowRun as Run
 from tests.support.planning import RECIPES
 
 COMMAND: Any = typer.main.get_command(app)
@@ -119,7 +120,7 @@ def test_no_message_of_ours_says_a_secret_of_an_address() -> None:
     server = Server(f"http://me:{SECRET}@127.0.0.1:{free_port()}")
     assert server.attempt("find it", lambda client: client.get_experiment("1")) is None
     texts = [str(ours), repr(pickle.loads(pickle.dumps(ours))), named(error), first_line(error), brief({"at": address}), reason(error)]
-    texts += [*server.warnings, server.page, server.run_page("1", "2")]
+    texts += [*server.warnings, server.page, Run(uri=server.uri, experiment="1", run_id="2").url or ""]
     assert len(texts) == 9 and all(SECRET not in text for text in texts)
     assert all("host.example" in text for text in texts[:6]) and all("127.0.0.1" in text for text in texts[6:])
 

@@ -19,7 +19,7 @@ from sentdist.execution.demand import Demand
 from sentdist.plan.stage import Stage
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.tracking.tracker import NullTracker, Tracker
+from sentdist.tracking.tracker import Tracker
 
 
 @dataclass(kw_only=True)
@@ -90,7 +90,7 @@ class Submission:
     """One submission of a sweep or search, sent to the board, stages and trials; nothing in it changes a result."""
 
     context: Context
-    tracker: Tracker = field(default_factory=NullTracker)
+    tracker: Tracker = field(default_factory=Tracker)
     trainings_at_once: int = 1
     sweep: str = "unnamed"  # name of the recipe
     may_have: tuple[float, float] | None = None  # CPUs and GPUs that an autoscaler may extend the cluster to; None without autoscaler

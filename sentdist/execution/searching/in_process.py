@@ -24,7 +24,7 @@ from sentdist.stages.train import TrainSession
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
 from sentdist.text import PrintLine
-from sentdist.tracking.tracker import NullRun, NullTracker, TrackedCurve, Tracker
+from sentdist.tracking.tracker import Run, Tracker
 
 LINE_EVERY_S = 30.0  # between two lines of one training
 
@@ -64,7 +64,7 @@ def search_in_process(
     conductor.begin()
     try:
         while (trial := conductor.next()) is not None:
-            run_trial(trial, conductor, print_line, tracker or NullTracker())
+            run_trial(trial, conductor, print_line, tracker or Tracker())
     except _TimeIsUp:
         conductor.next()  # sets the reason: the hours are spent
     except BaseException:
@@ -98,7 +98,7 @@ class _Listener:
     def __init__(self, conductor: Conductor, print_line: PrintLine, tracker: Tracker) -> None:
         self._tracker = tracker
         self._session: TrainSession | None = None
-        self._curve = TrackedCurve(NullRun(), [])
+        self._run = Run()
         self._conductor = conductor
         self._print_line = print_line
         self._last = time.monotonic()
@@ -110,8 +110,8 @@ class _Listener:
             if session is not self._session:
                 self.close()
                 self._session = session
-                self._curve = TrackedCurve(self._tracker.begin(session.stage.key), session.history)
-            self._curve.follow()
+                self._run = self._tracker.begin(session.stage.key)
+            self._run.follow(session.history)
         reported = progress_event(stage, session, event)
         if reported is not None and time.monotonic() - self._last > LINE_EVERY_S:
             self._last = time.monotonic()
@@ -119,7 +119,7 @@ class _Listener:
 
     def close(self) -> None:
         """Send the rest of the curve."""
-        self._curve.run.close()
+        self._run.close()
 
 
 def _is_ending(stage: Stage, session: TrainSession | None, event: StepReport | DevScore | Artifact) -> bool:

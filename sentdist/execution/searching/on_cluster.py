@@ -30,7 +30,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.searches import SearchRecord
 from sentdist.text import PrintLine
-from sentdist.tracking.tracker import NullTracker, Tracker
+from sentdist.tracking.tracker import Tracker
 
 NUMBER = "trial"  # the field of a trial's config with its number
 SHARE = "share"
@@ -72,7 +72,7 @@ def search_on_cluster(
     for note in allocation.notes:
         print_line(note)
     try:
-        _fit(conductor, allocation.submission(planned.recipe.name, tracker or NullTracker()), at_once=width, print_line=print_line)
+        _fit(conductor, allocation.submission(planned.recipe.name, tracker or Tracker()), at_once=width, print_line=print_line)
     except BaseException:
         conductor.stop()
         raise

@@ -34,7 +34,7 @@ from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import MakeEngine, TrainSession
 from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
 from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import RunHandle, TrackedCurve
+from sentdist.tracking.tracker import Run
 
 
 def engine_of(runtime: Runtime, device: str) -> MakeEngine:
@@ -52,15 +52,13 @@ def engine_of(runtime: Runtime, device: str) -> MakeEngine:
 class ProgressReporter:
     """Follows every event of a session; posts every tenth of the steps and every dev score. heartbeats: get the current step."""
 
-    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: RunHandle, heartbeats: Heartbeats) -> None:
+    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: Run, heartbeats: Heartbeats) -> None:
         self._stage = stage
         self._session = session
         self._sink = sink
         self._run = run
         self._heartbeats = heartbeats
         self._num_steps = session.schedule.num_steps
-        self._curve = TrackedCurve(run, session.history, num_sent=len(session.history))
-        run.watch_system()
         heartbeats.report_step(session.progress.step, self._num_steps)
 
     def close(self) -> None:
@@ -69,7 +67,7 @@ class ProgressReporter:
 
     def on_event(self, event: StepReport | DevScore) -> None:
         """Pass an event on; never raise and never wait."""
-        self._curve.follow()
+        self._run.follow(self._session.history)
         self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, StepReport):
             add(SENTENCES, event.num_sentences, kind=self._stage.kind)
@@ -78,7 +76,7 @@ class ProgressReporter:
             self._sink.post(progress)
 
 
-def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: RunHandle) -> Artifact:
+def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: Run) -> Artifact:
     """Train as the first worker, together with any others, from the last checkpoint if there is one.
 
     The board repeats the call if this process or the group is lost.
@@ -96,7 +94,7 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
     return artifact
 
 
-def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: RunHandle) -> Artifact | None:
+def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: Run) -> Artifact | None:
     """Train on one worker to the end; the first one reports, commits and returns the artifact, the others return None."""
     started = time.perf_counter()
     ranks = ranks_here()

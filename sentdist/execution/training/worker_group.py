@@ -45,7 +45,7 @@ from sentdist.stages.sharded import Sharded
 from sentdist.stages.train_setup import ranks_here
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import NullRun
+from sentdist.tracking.tracker import Run as TrackedRun
 
 # Imported from `ray.train.v2`: `ray.train` exports the same classes at run time, but a type checker sees those of Train V1.
 
@@ -266,7 +266,7 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
         try:
             match stage:
                 case Train() | Rung():
-                    train_rank(stage, context, sink, NullRun())
+                    train_rank(stage, context, sink, TrackedRun())
                 case Bank() | Targets():
                     _build_shards(stage, context, sink)
                 case _:

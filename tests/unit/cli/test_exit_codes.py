@@ -6,9 +6,7 @@ import errno
 import json
 import os
 import re
-import signal
 import stat
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import version
@@ -20,7 +18,6 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from sentdist import machine
 from sentdist.cli import app, recipes, summary
 from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.evaluation.significance import Difference
@@ -30,8 +27,8 @@ from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
 from sentdist.report import page_head, sweep_report
 from sentdist.report.comparisons import Comparison
-from sentdist.store import searches, sweep
-from sentdist.tracking import mlflow_tracker, registry, search_runs
+from sentdist.store import sweep
+from sentdist.tracking import tracker as tracking
 from tests.support.planning import RECIPES
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -285,41 +282,6 @@ def test_what_there_is_is_listed(words: tuple[str, ...], said: str) -> None:
     assert answer.exit_code == 0 and said in answer.output, answer.output
 
 
-def _stand_in(script: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For Python, which would start MLflow."""
-    python = folder / "python"
-    python.write_text(f"#!/bin/sh\n{script}\n")
-    python.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(python))
-    monkeypatch.setattr(registry, "verified_copy", lambda model, uri, target: target)
-    monkeypatch.chdir(folder)
-
-
-def test_a_served_model_imports_nothing_from_the_folder_that_it_is_served_from(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In /tmp an `mlflow.py` of another user would run: Python and uvicorn import from the folder that they are started in."""
-    _stand_in(f'(pwd; printf "%s\\n" "$@") >{tmp_path}/started; exit 7', tmp_path, monkeypatch)
-    done = CliRunner().invoke(app, ["serve", "models:/demo@best", "--port", "5002"])
-    assert done.exit_code == 7, "that of the server"
-    place, *words = (tmp_path / "started").read_text().splitlines()
-    assert words[0] == "-P"
-    assert place == words[words.index("--model-uri") + 1] and Path(place) != tmp_path
-
-
-def test_sigterm_ends_serving_in_order(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Else the copy of the encoder stays in the folder of temporary files, and the server at its port."""
-    _stand_in(f"ls -d {tmp_path}/temp/*; kill -TERM $PPID; sleep 1", tmp_path, monkeypatch)
-    (tmp_path / "temp").mkdir()
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "temp"))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    before = signal.signal(signal.SIGTERM, lambda *_: None)
-    monkeypatch.setattr(machine, "_received", None)
-    try:
-        assert CliRunner().invoke(app, ["serve", "models:/demo@best"]).exit_code == 128 + signal.SIGTERM
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    assert not list((tmp_path / "temp").iterdir())
-
-
 SERVER = "http://127.0.0.1:9"
 
 
@@ -357,7 +319,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
         monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
         monkeypatch.setattr(summary, "print_hits", lambda name, context: done.append(("hits", name)))
         monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
-        monkeypatch.setattr(search_runs, "rebuild", brought)
+        monkeypatch.setattr(tracking, "rebuild", brought)
         done.clear()
         return CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")], env={"MLFLOW_TRACKING_URI": uri}), done
 
@@ -401,47 +363,41 @@ GAIN = Difference(difference=2.0, error=0.1, low=1.8, high=2.2, p=0.001, table_p
 
 
 @pytest.mark.parametrize(
-    ("is_search", "found", "is_registered"),
-    [(True, None, True), (False, GAIN, True), (True, replace(GAIN, table_p=0.06), False), (False, replace(GAIN, difference=-2.0), False)],
+    ("found", "is_registered"),
+    [(None, True), (GAIN, True), (replace(GAIN, table_p=0.06), False), (replace(GAIN, difference=-2.0), False)],
 )
-def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
-    is_search: bool, found: Difference | None, is_registered: bool,
+def test_the_report_that_is_kept_goes_to_the_tracker_too(
+    found: Difference | None, is_registered: bool,
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """The encoder is registered unless a sweep that scores the untouched one does not show it to be better."""
     done: list[tuple[str, Any]] = []
     tracker = SimpleNamespace(
-        log_search=lambda search: {"parallel": "a page"}, trials_page="the trials", warnings=["it was slow"],
+        trials_page="the trials", warnings=["it was slow"],
         log_report=lambda found, folder: done.append(("logged", (found, sorted(path.name for path in folder.iterdir())))),
         register_best=lambda found: "models:/demo/3",
     )  # fmt: skip
-    monkeypatch.setattr(mlflow_tracker, "make_tracker", lambda uri, store: tracker if uri == SERVER else None)
-    monkeypatch.setattr(searches, "find_search", lambda store, name: "a search" if is_search else None)
+    monkeypatch.setattr(tracking, "Tracker", lambda uri, store: tracker if uri == SERVER else None)
     monkeypatch.setattr(sweep, "load_sweep", lambda store, name: name)
     chosen, untouched = SimpleNamespace(label="rcl"), SimpleNamespace(cell="base")
     compared = None if found is None else Comparison(system="rcl", other="base", relation="other", differences={"STS": found})
     gain = None if found is None else page_head.Gain(chosen=chosen, untouched=untouched, column="STS", compared=compared)  # type: ignore[arg-type]
     monkeypatch.setattr(page_head, "gain_over_untouched", lambda sweep, store: gain)
 
-    def keep_report(store: object, name: str, folder: Path, *, links: object) -> str:
+    def keep_report(store: object, name: str, folder: Path) -> str:
         (folder / "report.html").touch()
-        done.append(("links", links))
         return f"store/reports/{name}/report.html"
 
     monkeypatch.setattr(sweep_report, "keep_report", keep_report)
     store: Any = SimpleNamespace()
     summary.publish_report("demo", store, SERVER)
-    assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]
+    assert done == [("logged", ("demo", ["report.html"]))]
     said = capsys.readouterr()
     *lines, registered = said.out.splitlines()
     assert registered == (
         "Registered, chosen on dev: models:/demo/3 (@best)" if is_registered else f"Not registered as @best: {gain and gain.line}"
     )
-    assert lines == [
-        "Report: store/reports/demo/report.html",
-        "MLflow, trials best first: the trials",
-        *["MLflow, parallel: a page"] * is_search,
-    ]
+    assert lines == ["Report: store/reports/demo/report.html", "MLflow, trials best first: the trials"]
     assert said.err == "MLflow: it was slow\n"
 
 

@@ -31,7 +31,7 @@ from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
 from sentdist.store.store import ArtifactStore
-from sentdist.tracking import mlflow_tracker, search_runs
+from sentdist.tracking import tracker as tracking
 from tests.support.planning import RECIPES
 
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -129,11 +129,8 @@ REACHES = [
     Reach("stop --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
     Reach("leave --within 30 --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.cluster.nodes:leave": END},
           {"--within": ("within_s", 30.0), "--all": ("everywhere", True)}),
-    Reach("track --rebuild mine --uri http://h:1 --store TMP", {"sentdist.tracking.search_runs:rebuild": END}, {"--rebuild": ("0.2", "mine"), "--uri": ("0.1", "http://h:1")}),
+    Reach("track --rebuild mine --uri http://h:1 --store TMP", {"sentdist.tracking.tracker:rebuild": END}, {"--rebuild": ("0.2", "mine"), "--uri": ("0.1", "http://h:1")}),
     Reach("report --paper rcl --store TMP --out here", {"sentdist.report.paper_page:report_paper": END}, {"--paper": ("0.1", "rcl")}),
-    Reach("serve models:/m@best --port 7 --uri http://h:1",
-          {"sentdist.services.processes:Port.need": None, "sentdist.machine:end_on_sigterm": None, "sentdist.tracking.registry:verified_copy": END},
-          {"--port": ("0.number", 7), "--uri": ("2.1", "http://h:1")}),
     Reach("doctor --store TMP/store --data TMP", {"sentdist.execution.health:examine": END}, {"--data": ("0.1", Path("TMP"))}),
     Reach("pin o/one --revision main", {"sentdist.inference.export:commit_of": END}, {"--revision": ("revision", "main")}),
     Reach("up --ray-port 7001 --dashboard-port 7002 --mlflow-port 7003 --cpus 2 --gpus 0 --object-store-bytes 90000000 --metrics",
@@ -146,7 +143,7 @@ REACHES = [
 ELSEWHERE = {
     "plan": "--trials --on --format", "objectives": "--markdown", "schema": "--out", "leaks": "--out", "encode": "--overwrite",
     "similarity": "--overwrite", "search": "--format", "export": "--format", "push": "--dry-run --private --licence --language",
-    "report": "--out --uri", "store drop": "--alone --yes", "store gc": "--older-than-hours --dry-run",
+    "report": "--out", "store drop": "--alone --yes", "store gc": "--older-than-hours --dry-run",
 }  # fmt: skip
 
 
@@ -305,34 +302,26 @@ def test_what_mteb_takes_no_notice_of_is_refused_beside_it(refused: tuple[str, s
     assert done.exit_code == 2 and f"found {refused[0]} beside --mteb" in " ".join(done.output.split()), done.output
 
 
-@pytest.mark.parametrize(("uri", "links"), [(None, {}), ("http://127.0.0.1:5001", {"parallel": "a page"})])
-def test_the_report_of_a_search_links_to_the_server_that_is_named_and_lies_in_a_folder_of_its_own(
-    uri: str | None, links: dict[str, str], listen: Callable[..., Calls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+def test_a_report_lies_in_a_folder_of_its_own(listen: Callable[..., Calls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(searches, "find_search", lambda store, name: "a search")
-    asked = listen(mlflow_tracker, "make_tracker", SimpleNamespace(search_pages=lambda search: {"parallel": "a page"}))
     made = sweep_report.Report(name="mine", lead="", markdown="# Mine\n", html="", files={})
-    reported = listen(sweep_report, "report_sweep", made)
-    done = _call("report", "mine", "--store", tmp_path / "store", *(("--uri", uri) if uri else ()))
+    listen(sweep_report, "report_sweep", made)
+    done = _call("report", "mine", "--store", tmp_path / "store")
     assert done.exit_code == 0 and (tmp_path / ".sentdist/reports/mine/report.md").read_text() == "# Mine\n", done.output
-    assert reported[0][1] == {"links": links} and [given[0] for given, _ in asked] == ([uri] if uri else [])
     listen(paper_page, "report_paper", made)
-    assert (
-        _call("report", "--paper", "rcl", "--store", tmp_path / "store", "--out", "there").exit_code == 0
-        and Path("there/report.md").is_file()
-    )
+    done = _call("report", "--paper", "rcl", "--store", tmp_path / "store", "--out", "there")
+    assert done.exit_code == 0 and Path("there/report.md").is_file()
 
 
 def test_mlflow_is_brought_up_to_date_only_where_that_is_asked(listen: Callable[..., Calls], tmp_path: Path) -> None:
     found = SimpleNamespace(name="demo", num_scored=3, num_trials=5, num_runs=9, not_understood=[])
-    reported = listen(search_runs, "rebuild", [found])
+    reported = listen(tracking, "rebuild", [found])
     done = _call("track", "--rebuild", "--store", tmp_path, "--uri", "http://me:secret@host:1")
     assert done.exit_code == 0 and reported[0][0][1:] == ("http://me:secret@host:1", None) and "secret" not in done.output
     assert done.output.startswith("demo: 3 of 5 trials with scores; 9 runs up to date\n")
     assert _call("track", "--store", tmp_path).exit_code == 2 and len(reported) == 1
-    listen(search_runs, "rebuild", [])
+    listen(tracking, "rebuild", [])
     assert _call("track", "--rebuild", "--store", tmp_path).output == f"{tmp_path} has no sweep: nothing was written.\n"
 
 

@@ -22,7 +22,7 @@ from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ASIDE, STAGING, ArtifactStore
-from sentdist.tracking.tracker import NullRun
+from sentdist.tracking.tracker import Run
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.planning import plan_of, small_recipe
 from tests.support.rank_threads import on_ranks
@@ -92,7 +92,7 @@ def interrupted(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path
         if not context.store.has(stage.corpus):
             build_here(stage.corpus, context)
             with pytest.raises(HostLost) if lost_at else nullcontext():
-                train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=lost_at), NullRun())
+                train_as_first_rank(stage, Submission(context=context), RecordingSink(lost_at=lost_at), Run())
         return stage, context
 
     whole, begun = trained(tmp_path_factory.mktemp("whole"), None), tmp_path_factory.mktemp("begun")
@@ -177,7 +177,7 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
         else:
             _flip(folder / name)
     sink = RecordingSink()
-    train_as_first_rank(stage, Submission(context=context), sink, NullRun())
+    train_as_first_rank(stage, Submission(context=context), sink, Run())
     reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
     assert ("starts over" in reported[-1]) == both and len(reported) == (3 if both else 2)
     assert name is not None or "the deepspeed engine" in reported[0]

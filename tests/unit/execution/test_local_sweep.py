@@ -25,7 +25,7 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     """No report can be made of it: asking for one ended it with exit code 2, as if something was typed wrongly."""
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     brought: list[dict[str, str]] = []
-    monkeypatch.setattr("sentdist.tracking.search_runs.rebuild", lambda *_, failures: brought.append(failures))
+    monkeypatch.setattr("sentdist.tracking.tracker.rebuild", lambda *_, failures: brought.append(failures))
     values = tiny_values(tiny_encoder_dir, baseline=None)
     methods, training = values["methods"], values["training"]
     assert isinstance(methods, dict) and isinstance(training, dict)

@@ -25,7 +25,7 @@ from sentdist.plan.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import ALONE
-from sentdist.tracking.tracker import NullRun
+from sentdist.tracking.tracker import Run
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -63,15 +63,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -
 
 def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any) -> None:
     stage, context = prepared("whole")
-    train_as_first_rank(stage, Submission(context=context), RecordingSink(), NullRun())
+    train_as_first_rank(stage, Submission(context=context), RecordingSink(), Run())
     assert not (Path(context.store.root) / "running" / stage.key).exists(), "a finished training leaves no checkpoint behind"
     again, interrupted = prepared("interrupted")
     submission = Submission(context=interrupted)
     with pytest.raises(HostLost):
-        train_as_first_rank(again, submission, RecordingSink(lost_at=4), NullRun())
+        train_as_first_rank(again, submission, RecordingSink(lost_at=4), Run())
     sink = RecordingSink()
     began = time.perf_counter()
-    artifact = train_as_first_rank(again, submission, sink, NullRun())
+    artifact = train_as_first_rank(again, submission, sink, Run())
     assert artifact.record.seconds > time.perf_counter() - began, "what the lost attempt took until its last checkpoint counts"
     assert sink.reported[0].line.endswith("goes on from step 3 of 6")
     assert min(event.step or 0 for event in sink.reported[1:]) >= 4  # it did not begin again

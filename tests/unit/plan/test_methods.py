@@ -21,7 +21,7 @@ from sentdist.plan.task_names import own_test_names
 from sentdist.plan.unroll import Plan
 from sentdist.plan.view_checks import settled_view
 from sentdist.store.sweep import sweep_record
-from sentdist.tracking.sweep_summary import sweep_metric
+from sentdist.tracking.values import sweep_metric
 from tests.support.planning import RECIPES, plan_of, small_recipe, small_values
 from tests.support.relations_data import ENTAILMENT, TWIN
 

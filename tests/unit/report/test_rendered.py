@@ -19,9 +19,7 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep
-from sentdist.tracking.pages import Link, sweep_note
-from sentdist.tracking.run_update import RunLayout
-from sentdist.tracking.sweep_summary import summary_csv, summary_rows
+from sentdist.tracking.runs import SweepRuns
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -54,8 +52,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -> Ma
 
 
 def test_markdown_has_whole_tables_and_no_html_of_others(made: Made) -> None:
-    links = {trial.key: Link(name=trial.name, kind="scores", url="https://a/b") for trial in made.sweep.trials}
-    for text in (made.report.markdown, sweep_note(made.sweep, made.records, trials=links, views=[], store="s")):
+    for text in (made.report.markdown,):
         tokens = GITHUB.parse(text)
         assert "html_block" not in {token.type for token in tokens}
         inline = [child for token in tokens if token.type == "inline" for child in token.children or []]
@@ -68,7 +65,7 @@ def test_markdown_has_whole_tables_and_no_html_of_others(made: Made) -> None:
 
 def test_sheets_have_equal_rows_and_no_formulas(made: Made) -> None:
     sheets = [str(content) for name, content in made.report.files.items() if name.endswith(".csv")]
-    for text in (*sheets, summary_csv(summary_rows(made.sweep, made.records))):
+    for text in sheets:
         rows = list(csv.reader(io.StringIO(text, newline="")))
         assert len({len(row) for row in rows}) == 1
         for cell in (cell for row in rows for cell in row):
@@ -114,9 +111,7 @@ def test_what_is_not_understood_is_said_and_the_rest_is_reported(
     records = sweep.records(store)
     found = sweep_rows(sweep, store, records)
     assert [trial.key for trial in found.unfinished] == ([changed.key] if kind is Scores else [])
-    layout = RunLayout.of_records(sweep, records)
-    assert changed.key not in layout.stages and len(layout.stages) == len(records) - 1
-    assert layout.parameters(plan.trials[-1].key)["seed"] == "1"
+    assert SweepRuns.of_records(sweep, store, records).parameters[plan.trials[-1].key]["seed"] == "1"
     artifact = store.at(changed.place)
     assert artifact is not None
     if kind is Train:

@@ -11,23 +11,20 @@ from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from sentdist.errors import RecipeError, ResourceError
 from sentdist.execution.health import examine
-from sentdist.services.processes import free_port
+from sentdist.plan.stage import Json
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
-from sentdist.tracking import mlflow_tracker
 from sentdist.tracking import server as tracking_server
-from sentdist.tracking.mlflow_tracker import MlflowRun, MlflowTracker, make_tracker
-from sentdist.tracking.run_update import RunUpdate, batches
-from sentdist.tracking.run_values import Point
-from sentdist.tracking.search_runs import rebuild
-from sentdist.tracking.server import Server, connect, despite_collisions, read_password
-from sentdist.tracking.tracker import NullRun, NullTracker
-from tests.support.listening import listening
+from sentdist.tracking.runs import update
+from sentdist.tracking.server import Server, connect, read_password
+from sentdist.tracking.tracker import MlflowRun, Tracker, rebuild
+from sentdist.tracking.values import Point
 from tests.support.mlflow_fixtures import drive, small_sweep
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
@@ -36,104 +33,53 @@ from tests.support.waiting import wait_for
 def test_bringing_a_store_to_a_server_that_is_away_is_reported_in_a_sentence(tiny_encoder_dir: Path, tmp_path: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     save_sweep(context.store, sweep_record(plan))
-    with pytest.raises(ResourceError, match="nothing answers there"):
+    with pytest.raises(ResourceError, match="is away"):
         rebuild(context.store, "http://127.0.0.1:9")
 
 
-def test_without_an_address_only_the_store_keeps_track(tmp_path: object) -> None:
-    tracker = make_tracker(None, ArtifactStore(str(tmp_path)))
-    assert isinstance(tracker, NullTracker)
-    run = tracker.begin("0" * 16)
-    assert isinstance(run, NullRun)
-    assert run.close() == []
+def test_without_an_address_only_the_store_keeps_track(tmp_path: Path) -> None:
+    plan = small_sweep("s")
+    tracker = Tracker(None, ArtifactStore(str(tmp_path)))
+    tracker.begin_sweep(sweep_record(plan), {stage.key: stage for stage in plan.stages})
+    run = tracker.begin(plan.trials[-1].key)
+    run.follow([{"step": 1, "loss": 0.5}])
+    assert run.close() == [] and not tracker.warnings and tracker.trials_page is None
+    tracker.finish_sweep()
 
 
-SIZES = [  # numbers of parameters, metrics and tags, and what stands in each request
-    (0, 0, 0, []), (0, 0, 2, [(0, 0, 2)]), (100, 800, 0, [(100, 800, 0)]), (101, 0, 1, [(100, 0, 0), (1, 0, 1)]),
-    (1, 1700, 3, [(1, 800, 0), (0, 800, 0), (0, 100, 3)]),
-]  # fmt: skip
-
-
-def test_requests_have_a_size_that_a_server_takes() -> None:
-    for num_parameters, num_metrics, num_tags, sizes in SIZES:
-        parameters = {f"p{number}": "1" for number in range(num_parameters)}
-        metrics = [Point("loss", 1.0, 0, step) for step in range(num_metrics)]
-        found = batches(parameters, metrics, {f"t{number}": "1" for number in range(num_tags)})
-        assert [(len(batch.parameters), len(batch.metrics), len(batch.tags)) for batch in found] == sizes
-        assert [point for batch in found for point in batch.metrics] == metrics
-        assert dict(pair for batch in found for pair in batch.parameters) == parameters
-
-
-def test_what_stands_on_a_run_is_not_sent_again() -> None:
+def test_a_run_gets_what_it_lacks_in_requests_of_a_size_that_a_server_takes() -> None:
     """A parameter cannot be changed: MLflow refuses the whole request."""
     there = SimpleNamespace(params={"seed": "0"}, tags={"kept": "1", "new": "1"}, metrics={"loss": 1.0, "score": 1.0})
-    run: Any = SimpleNamespace(data=there, info=SimpleNamespace(run_id="r", status="FINISHED"), inputs=None)
-    sent: list[str] = []
-
-    class Client:
-        def log_batch(self, run_id: str, metrics: list[Any], params: list[Any], tags: list[Any]) -> None:
-            sent.extend(f"{one.key}={one.value}" for one in (*params, *metrics, *tags))
-
-        def set_terminated(self, run_id: str, status: str, ended_ms: int | None) -> None:
-            sent.append(status)
-
-    for status in ("FINISHED", "FAILED"):
-        update = RunUpdate(run)
-        update.parameters({"seed": "1", "phi": "2"})
-        update.tags({"kept": "1", "new": "2"})
-        update.figures({"loss": 1.0, "score": 2.0}, 0)
-        update.end(status, 1)
-        update.send(Client())  # type: ignore[arg-type]
-    assert sent == ["phi=2", "score=2.0", "new=2", "FAILED", "phi=2", "score=2.0", "new=2"]
+    run: Any = SimpleNamespace(data=there, info=SimpleNamespace(run_id="r", status="FINISHED"))
+    client = Mock()
+    client.get_metric_history.return_value = [SimpleNamespace(step=3)]
+    given = {"seed": "1"} | {f"p{number}": "1" for number in range(150)}
+    curve = [Point("loss", 1.0, 0, step) for step in range(1700)]
+    update(
+        client, run, parameters=given, figures={"score": 1.0, "other": 2.0}, curve=curve, tags={"kept": "1", "new": "2"}, status="FAILED"
+    )
+    sent = [call.kwargs for call in client.log_batch.call_args_list]
+    assert [(len(one["params"]), len(one["metrics"]), len(one["tags"])) for one in sent] == [(100, 800, 0), (50, 800, 0), (0, 100, 1)]
+    assert {one.key for request in sent for one in request["params"]} == {f"p{number}" for number in range(150)}
+    assert sent[0]["metrics"][0].key == "other" and sent[-1]["tags"][0].value == "2"
+    assert 3 not in {one.step for request in sent for one in request["metrics"] if one.key == "loss"}
+    client.set_terminated.assert_called_once_with("r", "FAILED", None)
 
 
-def test_what_another_request_made_meanwhile_is_tried_again_and_nothing_else() -> None:
-    from mlflow.exceptions import MlflowException
-
-    def failing(*messages: str) -> list[str]:
-        left = list(messages)
-
-        def act() -> str:
-            if left:
-                raise MlflowException(left.pop(0))
-            return "done"
-
-        return [despite_collisions(act, table="registered_model_aliases"), *left]
-
-    collision = "(sqlite3.IntegrityError) UNIQUE constraint failed: registered_model_aliases.name"
-    assert failing(collision, collision) == ["done"]
-    with pytest.raises(MlflowException, match="no such model"):
-        failing("no such model")
-    with pytest.raises(MlflowException, match="datasets"):
-        failing("UNIQUE constraint failed: datasets.name")
-    with pytest.raises(MlflowException, match="UNIQUE"):
-        failing(*[collision] * 20)
-
-
-@pytest.fixture(autouse=True)
-def _no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-    for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD", "SENTDIST_MLFLOW_PASSWORD_FILE"):
-        monkeypatch.setenv(name, "")
-
-
-def _experiment(uri: str) -> tuple[str | None, list[str]]:
-    server = Server(uri)
-    return server.attempt("find it", lambda client: str(client.get_experiment("7").name)), server.warnings
-
-
-def test_a_server_that_only_a_proxy_reaches_is_there_and_a_proxy_that_is_away_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    with listening(text='{"experiment": {"name": "found"}}') as proxy:
-        for scheme in ("http://", ""):
-            monkeypatch.setenv("http_proxy", f"{scheme}127.0.0.1:{proxy.port}")
-            assert _experiment("http://mlflow.invalid:5000") == ("found", [])
-        assert {path.partition("?")[0] for path, _ in proxy.shown} == {"http://mlflow.invalid:5000/api/2.0/mlflow/experiments/get"}
-    for address in (f"http://127.0.0.1:{free_port()}", "http://127.0.0.1:port"):
-        monkeypatch.setenv("http_proxy", address)
-        found, (line,) = _experiment("http://mlflow.invalid:5000")
-        assert found is None and "is away" in line
+def test_points_that_a_server_did_not_take_are_sent_later_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, client, away = MlflowRun(uri="http://127.0.0.1:9", experiment="1", run_id="2"), Mock(), [True]
+    client.get_metric_history.return_value = [SimpleNamespace(step=1)]
+    monkeypatch.setattr(run._server, "attempt", lambda what, action: None if away.pop() else action(client))
+    history: list[dict[str, Json]] = [{"step": step, "loss": step / 10, "at": 1.0, "task": "stsb-dev"} for step in (1, 2)]
+    monkeypatch.setattr(run, "_thread", Mock())
+    run.follow(history)
+    assert not run._send()
+    history.append({"step": 3, "loss": 0.3})
+    run.follow(history)
+    away.append(False)
+    assert run._send() and not run._waiting
+    (request,) = client.log_batch.call_args_list
+    assert [(one.key, one.value, one.step) for one in request.kwargs["metrics"]] == [("loss", 0.2, 2), ("loss", 0.3, 3)]
 
 
 def test_an_address_that_is_none_is_refused() -> None:
@@ -262,20 +208,22 @@ def slow_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowServer]:
 
 
 def test_no_step_waits_for_a_slow_server_and_a_sweep_once(slow_server: SlowServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine stages, each with two messages: after the first one, which nobody answered in time, the server is left alone."""
-    monkeypatch.setattr(mlflow_tracker, "WAIT_S", 2.0)
+    """After the first message, which is not answered in time, the server is left alone."""
     monkeypatch.setattr(tracking_server, "PAUSE_S", tracking_server.MAX_PAUSE_S)  # a busy machine does not take as long
-    run = MlflowRun(uri=slow_server.uri, experiment_id="1", run_id="0" * 32)
+    run = MlflowRun(uri=slow_server.uri, experiment="1", run_id="0" * 32)
     started = time.perf_counter()
+    history: list[dict[str, Json]] = []
     for step in range(400):
-        run.metrics({"loss": 1.0, "lr": 1e-5}, step=step)
+        history.append({"step": step, "loss": 1.0, "lr": 1e-5})
+        run.follow(history)
     wait_for(lambda: slow_server.num_requests > 0, what="the first values to be sent")
     run.close(timeout_s=0.5)
     assert slow_server.num_answers == 0 and time.perf_counter() - started < ANSWERS_AFTER_S / 2, "neither a step nor the end has waited"
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "2")
     slow_server.num_requests = 0
     plan, store = small_sweep("slow"), ArtifactStore(tmp_path)
-    tracker = MlflowTracker(slow_server.uri, store)
+    tracker = Tracker(slow_server.uri, store)
     tracker.begin_sweep(sweep_record(plan), {stage.key: stage for stage in plan.stages})
     drive(tracker, plan.stages, store)
     assert (slow_server.num_requests, slow_server.num_answers) == (1, 0)
-    assert len(tracker.warnings) == 1 and "no answer within" in tracker.warnings[0]
+    assert len(tracker.warnings) == 1 and "is away" in tracker.warnings[0]
