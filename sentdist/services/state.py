@@ -9,6 +9,7 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,17 +97,24 @@ class State:
         return _noted_here(self.home, server)
 
     def check_owner(self) -> None:
-        """Raise ServerError if others may enter the folder, and so change its secrets and notes."""
+        """Raise ServerError if another user owns the folder or may write into it, and so change its secrets and notes."""
         if os.path.lexists(self.folder):
-            private_folder(self.folder)
+            is_at = os.lstat(self.folder)
+            if stat.S_ISLNK(is_at.st_mode) or is_at.st_uid != os.getuid() or is_at.st_mode & 0o022:
+                found = f"a link, another user's folder, or one that others may change (mode {stat.S_IMODE(is_at.st_mode):o})"
+                remedy = "Check who made it; remove it, or go to another folder."
+                raise ServerError(where=str(self.folder), found=found, expected="your own folder", remedy=remedy)
 
     def prepare(self) -> None:
-        """Make the private folder with Ray's token.
+        """Make the private folder with Ray's token; commands that store results make it, too, open to readers.
 
         Raises:
-            ServerError: it cannot be made, or others may enter it.
+            ServerError: it cannot be made, or others may change it.
         """
-        private_folder(self.folder)  # shared results: --store elsewhere
+        self.check_owner()
+        with suppress(OSError):  # reported by `private_folder`
+            self.folder.chmod(0o700)  # shared results: --store elsewhere
+        private_folder(self.folder)
         (self.folder / "logs").mkdir(exist_ok=True)
         (self.folder / ".gitignore").write_text("*\n")  # keeps secrets and results out of repositories and of jobs' packages
         make_secret(self.token_file)

@@ -23,7 +23,7 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 915,
-    "cli": 3126,
+    "cli": 3078,
     "data": 8629,
     "evaluation": 3040,
     "execution": 8956,

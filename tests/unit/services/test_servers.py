@@ -273,7 +273,7 @@ def test_what_somebody_else_may_have_planted_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ServerError, match=reported):
             private_folder(tmp_path / name)
     (tmp_path / ".sentdist").symlink_to(tmp_path / "open")
-    with pytest.raises(ServerError, match="a symbolic link"):
+    with pytest.raises(ServerError, match="a link"):
         state_of(tmp_path).check_owner()
 
 
@@ -293,3 +293,10 @@ def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[o
         with pytest.raises(ServerError, match=r"Address already in use.* sentdist up --dashboard-port \d+"):
             _up(state)
     assert not started
+
+
+def test_a_folder_that_a_training_made_is_made_private(tmp_path: Path) -> None:
+    (tmp_path / ".sentdist").mkdir(mode=0o755)
+    state_of(tmp_path).check_owner()
+    state_of(tmp_path).prepare()
+    assert (tmp_path / ".sentdist").stat().st_mode & 0o777 == 0o700
