@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
 from sentdist.data.sampler import digest_u64
-from sentdist.data.sources.file_facts import check_columns
 from sentdist.data.sources.files import check_split
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError, did_you_mean
 
 if TYPE_CHECKING:
