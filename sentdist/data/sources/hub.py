@@ -148,8 +148,8 @@ def inspect_source(
         DataError: a missing, empty or unreadable file (with similar names), an unknown split, absent columns, no answer from the hub.
     """
     if name.startswith(generated.PREFIX):
-        sizes = generated.split_sizes(name)
-        facts = _facts(name, generated.REVISION, generated.num_rows(name), generated.columns_of(name), sizes, split)
+        source = generated.source_of(name)
+        facts = _facts(name, generated.REVISION, source.num_rows, source.columns, source.splits, split)
     elif name.startswith(PREFIX):
         remote = inspect(name, revision=hub_revision)
         facts = _facts(name, remote.digest, remote.num_rows, remote.columns, dict(remote.splits), split)
