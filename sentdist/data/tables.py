@@ -307,7 +307,7 @@ def _other_encoding(where: str, file: Path, encoding: str | None) -> DataError:
         best = from_bytes(stream.read(1 << 20)).best()
     likely = "cp1252" if best is None else best.encoding
     return DataError(
-        where=where, found=f"text that is not {encoding or 'UTF-8'}{'' if best is None else f', but probably {likely}'}",
+        where=where, found=f"text that is not {encoding or 'UTF-8'}{'' if best is None else f', perhaps {likely}'}",
         expected=encoding or "UTF-8",
         remedy=f"Save it as UTF-8 (iconv -f {likely} -t utf-8), or name the encoding: --encoding {likely} of train and tune, "
         f"corpus.encoding of a recipe.",

@@ -115,7 +115,7 @@ def test_files_are_read_by_the_names_of_their_columns(
 @pytest.mark.parametrize(
     ("file", "named", "words"),
     [
-        ("faq_latin1.csv", None, "not UTF-8, but probably cp125|--encoding cp125"),
+        ("faq_latin1.csv", None, "not UTF-8, perhaps cp125|--encoding cp125"),
         ("faq_no_header.csv", None, "columns Where is my invoice?|--columns anchor=|The first line of a CSV names its columns"),
         ("faq_renamed.csv", None, "columns customer text, staff text, ticket|--columns anchor=customer text,positive=staff text"),
         ("faq.csv", {"anchor": "question", "positive": "reply"}, "columns id, question, answer, url|question, reply. Name"),
