@@ -2,7 +2,7 @@
 # One server that other hosts reach: Ray's head on the address HEAD_IP, with token authentication. Run it in the environment that has sentdist.
 #   HEAD_IP=10.0.0.5 bash cluster/one_host.sh            starts the head; prints the settings for clients
 #   GPUS=8 CPUS=64 HEAD_IP=10.0.0.5 bash cluster/one_host.sh
-#   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypts traffic between hosts; see cluster/README.md
+#   TLS=1 HEAD_IP=10.0.0.5 bash cluster/one_host.sh      encrypts traffic between hosts; see infra/docs/security.md
 # On SIGTERM (from systemd, or at shutdown), trainings on this host first write checkpoints; it waits NOTICE_S seconds (20) for them.
 # A systemd unit needs User=…, KillMode=mixed (otherwise all processes get the signal at once) and TimeoutStopSec=60 (40 more than NOTICE_S).
 # Open the dashboard through `ssh -L 8265:127.0.0.1:8265 HOST`.

@@ -1,4 +1,4 @@
-# Sourced by the scripts that start Ray: protection from other users of the machine and the network (see cluster/README.md), and shutdown of a node.
+# Sourced by the scripts that start Ray: protection from other users of the machine and the network (see infra/docs/security.md), and shutdown of a node.
 
 # private_folder PATH [VARIABLE]: a folder of mode 700 that others cannot replace; prints PATH, or fails with the reason. Implemented in Python, since
 # `sentdist up` needs the same.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The checks of the project, as `.ci/run` calls them: format, lint, types, and all tests that need no GPU.
 #   bash infra/test.sh                      all checks but the tests marked nightly or journey, in .venv (SENTDIST_VENV names another)
-#   bash infra/test.sh --all                those too: hours, and a package index
+#   bash infra/test.sh --all                those too, and the documentation: hours, and a package index
 #   bash infra/test.sh tests/unit -k plan   the same checks, with these arguments for pytest
 #   SENTDIST_DATA=DIR bash infra/test.sh    also the tests on the real data sets
 # With Chromium and its driver (Debian: apt-get install --no-install-recommends chromium chromium-driver), MLflow's pages are opened too.
@@ -11,12 +11,18 @@ cd "$root"
 . infra/venv.sh
 
 selected="not nightly and not journey and not gpu"
+all=""
 if [ "${1:-}" = --all ]; then
     selected="not gpu"
+    all=1
     shift
 fi
 
 enter_venv "[test]" "$root"
+if [ -n "$all" ]; then
+    say "documentation"
+    bash infra/docs.sh
+fi
 
 # One test interprets the GPU kernels by Triton, which lies beside the environment because torch and DeepSpeed behave differently with it.
 # Without Triton that test is skipped.

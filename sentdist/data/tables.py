@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sentdist.errors import DataError, counted, listed, near_file
+from sentdist.errors import DataError, counted, did_you_mean, listed, near_file
 from sentdist.files import (
     ARROW,
     LINES,
@@ -196,7 +196,8 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, rem
         raise DataError(where=name, found=f"several columns {listed(twice)}", expected="each name once", remedy="Rename all but one.")
     if absent:
         expected = f"columns {listed(list(dict.fromkeys(wanted)))}"
-        remedy = remedy or f"Name the columns of the file, or rename them there ({listed(absent)} missing)."
+        hint = did_you_mean(absent[0], [column for column in found if column not in wanted])
+        remedy = f"{hint} {remedy or 'Name the columns of the file, or rename them there'} ({listed(absent)} missing).".lstrip()
         raise DataError(where=name, found=f"columns {listed(found)}", expected=expected, remedy=remedy)
 
 

@@ -319,7 +319,6 @@ class OwnFileSection(Frozen):
     file: Annotated[str, Field(min_length=1)]  # a path, a name below the data root, or a data set of the hub
     revision: str | None = None  # of a hub data set
     shape: Shape | None = None  # of its rows; a plan writes it, so that the names of its tasks follow from the recipe
-    # The column of each role, of negatives any number; rows of one group stay in one split. null: by usual names, see data.md.
-    columns: dict[Role, ColumnName | tuple[ColumnName, ...]] | None = None
+    columns: dict[Role, ColumnName | tuple[ColumnName, ...]] | None = None  # the column of each role; null: by usual names
     encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None  # of text; null: UTF-8
     held_out: HeldOutSection = HeldOutSection()

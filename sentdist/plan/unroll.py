@@ -351,11 +351,8 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
         return recipe, ()
     pin = recipe.corpus.pinned(resolver, where="corpus")
     unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
-    if recipe.corpus.shape not in (None, pin.rows.shape):
-        remedy = "Name the columns: corpus.columns."
-        raise RecipeError(
-            where="corpus.shape", found=f"{recipe.corpus.shape}", expected=f"{pin.rows.shape}, as the columns are", remedy=remedy
-        )
+    if (shape := recipe.corpus.shape) not in (None, pin.rows.shape):
+        raise RecipeError(where="corpus.shape", found=f"{shape}", expected=pin.rows.shape, remedy="Name the columns: corpus.columns.")
     values = recipe.model_dump(exclude_unset=True)
     values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}
     varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}

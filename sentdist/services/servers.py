@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import itertools
 import os
-import shlex
 import shutil
 import socket
 import sqlite3
@@ -18,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentdist.errors import ServerError, listed
-from sentdist.services.processes import HOST, OF_WORKERS, Port, RunningServer, answers, end, free_port, get, launch, ray_version
+from sentdist.services.processes import HOST, OF_WORKERS, Port, RunningServer, answers, end, free_port, launch
 from sentdist.services.state import SERVERS, USER, State, make_secret, ray_folder
 from sentdist.text import PrintLine, without_secrets
 
@@ -170,10 +168,6 @@ def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
                 remedy=f"{remedy} Its log: {state.log(server)}",
             )  # fmt: skip
         time.sleep(PAUSE_S)
-    installed = importlib.metadata.version("ray")
-    if server == "ray" and (version := _version_of_ray(state)) not in (None, installed):
-        where = f"Ray at {_address(state, server)}"
-        raise ServerError(where=where, found=f"version {version}, running", expected=f"{installed}, the installed version", remedy=remedy)
     print_line(f"{TITLES[server]} is up already: {_address(state, server)}")
     return True
 
@@ -210,12 +204,6 @@ def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_lin
 
 
 def _ended(state: State, server: str) -> ServerError:
-    if server == "mlflow" and "out-of-date database schema" in _log(state, server):
-        database = state.folder / "mlflow.db"
-        return ServerError(
-            where=str(database), found="the tables of an older MLflow", expected="those of the installed version",
-            remedy=f"Copy the file, then `mlflow db upgrade {shlex.quote(f'sqlite:///{database}')}`, then run this again.",
-        )  # fmt: skip
     return ServerError(
         where=f"{TITLES[server]} at {_address(state, server)}", found=f"that it ended while starting{_last_line(state, server)}",
         expected="a server that answers", remedy=f"Its log: {state.log(server)}",
@@ -273,11 +261,6 @@ def _answers(state: State, server: str) -> bool:
     if server == "mlflow":
         return answers(f"{state.mlflow}/health")
     return answers(f"{state.dashboard}/api/version", token=state.token_file.read_text().strip())
-
-
-def _version_of_ray(state: State) -> str | None:
-    authorization = f"Bearer {state.token_file.read_text().strip()}"
-    return ray_version(get(f"{state.dashboard}/api/version", authorization=authorization, timeout_s=ANSWER_S))
 
 
 def _is_ready(state: State, server: str) -> bool:

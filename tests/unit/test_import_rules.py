@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "plan": 6110,
     "report": 8424,
-    "services": 1002,
+    "services": 957,
     "stages": 5065,
     "store": 2607,
     "top": 1598,

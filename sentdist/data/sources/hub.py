@@ -164,7 +164,7 @@ def inspect_source(
         facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split))
     if columns is not None:
         found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
-        check_columns(name, found, columns, remedy="" if may_name_columns else "Rename columns in the file.")
+        check_columns(name, found, columns, remedy="" if may_name_columns else "Rename columns in the file")
     return facts
 
 

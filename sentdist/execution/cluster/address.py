@@ -186,8 +186,7 @@ def _certificate(variable: str) -> bytes:
             where=variable,
             found=f"{path} ({error.strerror})" if path else "nothing",
             expected="a certificate or key file, since RAY_USE_TLS is set",
-            remedy="Set it as on the hosts of the cluster (cluster/README.md, TLS between hosts), or unset RAY_USE_TLS "
-            "for a cluster without TLS.",
+            remedy="Set it as on the hosts of the cluster (infra/docs/security.md), or unset RAY_USE_TLS for a cluster without TLS.",
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""The door for Python programs: what the README shows runs as it stands there, and what is given reaches what answers."""
+"""The door for Python programs: what the quickstart shows runs as it stands there, and what is given reaches what answers."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from tests.support.tiny_encoders import SENTENCES, WIDTH
 ROOT = Path(__file__).parents[3]
 
 
-def test_the_lines_of_the_readme_run(
+def test_the_lines_of_the_quickstart_run(
     minilm: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## From Python\n")[2].partition("\n## ")[0]
+    section = (ROOT / "infra/docs/quickstart.md").read_text(encoding="utf-8").partition("\n## From Python\n")[2].partition("\n## ")[0]
     lines = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     (tmp_path / "rayjobs").symlink_to(ROOT / "rayjobs")
     monkeypatch.chdir(tmp_path)

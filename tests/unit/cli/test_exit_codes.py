@@ -56,8 +56,8 @@ COMMANDS = dict(_commands())
 ENOUGH: dict[tuple[str, ...], tuple[str, ...]] = {
     ("plan",): (DEMO,), ("run",): (DEMO, "--local"), ("sweep",): (DEMO, "--local"), ("tune",): ("pairs.csv", "--local"), ("train",): ("pairs.csv",), ("models",): (),
     ("leaks",): (DEMO,), ("evaluate",): ("minilm-l6", "--tasks", "scenes-sts"), ("compare",): ("minilm-l6", "ENCODER", "--tasks", "scenes-sts"),
-    ("encode",): ("ENCODER", "pairs.csv", "--column", "one", "--out", "out.npy"), ("similarity",): ("ENCODER", "a", "b"),
-    ("search",): ("ENCODER", "a", "--corpus", "pairs.csv", "--column", "one"), ("export",): ("ENCODER", "--to", "out"), ("push",): ("abcdef", "me/mine"),
+    ("encode",): ("ENCODER", "pairs.csv", "--column", "question", "--out", "out.npy"), ("similarity",): ("ENCODER", "a", "b"),
+    ("search",): ("ENCODER", "a", "--corpus", "pairs.csv", "--column", "question"), ("export",): ("ENCODER", "--to", "out"), ("push",): ("abcdef", "me/mine"),
     ("report",): ("demo",), ("explain",): ("abcdef", "abcdee"), ("track",): ("--rebuild",), ("store", "list"): (), ("store", "show"): ("abcdef",),
     ("store", "check"): (), ("store", "drop"): ("abcdef",), ("store", "gc"): (), ("up",): (), ("doctor",): (), ("submit",): (DEMO,),
 }  # fmt: skip
@@ -77,7 +77,7 @@ def test_a_store_that_is_none_is_a_mistake_of_every_command(
     monkeypatch.chdir(tmp_path)
     for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
-    Path("pairs.csv").write_text("one,two\n" + "".join(f"a dog of {number},it is {number} years old\n" for number in range(60)))
+    Path("pairs.csv").write_text("question,answer\n" + "".join(f"a dog of {number},it is {number} years old\n" for number in range(60)))
     Path("file").write_text("mine")
     for words in [words for words in ENOUGH if words not in ELSEWHERE]:
         given = [str(tiny_encoder_dir) if word == "ENCODER" else word for word in ENOUGH[words]]

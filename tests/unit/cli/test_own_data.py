@@ -25,7 +25,7 @@ from tests.support.tiny_encoders import declares_cls
 ROOT = Path(__file__).parents[3]
 
 
-GUIDE = (ROOT / "rayjobs/recipes/data.md").read_text(encoding="utf-8")
+GUIDE = (ROOT / "infra/docs/data.md").read_text(encoding="utf-8")
 
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "plays", "sings", "reads"), ("house", "garden", "street")
@@ -34,11 +34,11 @@ WHO, WHAT, WHERE = ("man", "woman", "child", "dog", "cat"), ("eats", "drinks", "
 @pytest.fixture
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The words of the command behind `sentdist`, in a folder of this test that has the recipes."""
-    section = GUIDE.partition("\n## Your own data\n")[2].partition("\n## ")[0]
+    section = GUIDE.partition("\n## In a recipe\n")[2].partition("\n## ")[0]
     block = re.search(r"```bash\n(.+?)\n```", section, re.DOTALL)
     assert block is not None
     words = shlex.split(block[1])
-    assert words[:2] == ["sentdist", "run"] and "--local" in words and "corpus.file=pairs.csv" in words
+    assert words[:2] == ["sentdist", "sweep"] and "--local" in words and "corpus.file=pairs.csv" in words
     (tmp_path / "rayjobs").symlink_to(ROOT / "rayjobs")
     monkeypatch.chdir(tmp_path)
     for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):

@@ -114,7 +114,7 @@ REACHES = [
           {"sentdist.cli.nearest:find_checkpoint": Path("ENCODER"), SHARED: nullcontext(None), LOAD: LOADED,
            "sentdist.inference.nearest:SearchedFiles.check": None, "sentdist.inference.nearest:embed_queries": SimpleNamespace(vectors=None),
            "sentdist.inference.nearest:SameEncoder.of": None, "sentdist.inference.nearest:CorpusSearch": END},
-          OF_USE | {"--corpus": ("texts.path", Path("FILE")),
+          OF_USE | {"--corpus": ("texts.files.files.0", Path("FILE")),
            "--column": ("texts.columns", ("one",)), "--id": ("texts.id_column", "two"), "--show": ("texts.shown", ("two",)), "-k": ("depth", 3), "--relation": ("4.2.a", 2.0),
            "--queries": ("4.1.0", "the dog runs"), "--query-column": ("4.1.1", "birds"), "--query-prompt": ("query_prompt", "qp:"),
            "--document-prompt": ("2.0.prompt", "dp:")}),

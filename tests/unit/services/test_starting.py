@@ -32,7 +32,6 @@ class Scene:
         self.lives: Callable[[str, int], bool] = lambda name, number: True
         self.answers: Callable[[str], bool] = lambda name: True
         self.log = "Ray runtime started."
-        self.version: str | None = None
 
     def number(self, name: str) -> int:
         return sum(one == name for one, _, _ in self.launched)
@@ -55,7 +54,6 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: made.now, sleep=sleep))
     monkeypatch.setattr(servers, "_answers", lambda state, server: made.answers(server))
     monkeypatch.setattr(servers, "_serves_clients", lambda state: True)
-    monkeypatch.setattr(servers, "_version_of_ray", lambda state: made.version)
     monkeypatch.setattr(RunningServer, "is_alive", property(lambda one: made.lives(one.name, made.number(one.name))))
     monkeypatch.setattr(RunningServer, "processes", lambda one: [])
     monkeypatch.setattr(Port, "need", lambda port: None)
