@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from sentdist.data.sources.mirror import local_copy
 from sentdist.errors import DataError, counted, did_you_mean, listed, near_file
 from sentdist.files import (
     ARROW,
@@ -154,7 +155,7 @@ def find_table(name: str, path: Path | None = None, *, encoding: str | None = No
     """Find the files of a table.
 
     Args:
-        name: a path, or "-" for a sentence a line on standard input.
+        name: a path, an address (s3://, gs://, hf://), or "-" for a sentence a line on standard input.
         path: None: `name`.
         encoding: None: UTF-8, or UTF-16 with a byte order mark.
 
@@ -163,7 +164,7 @@ def find_table(name: str, path: Path | None = None, *, encoding: str | None = No
     """
     if name == STDIN and path is None:
         return TableFiles(name="standard input", files=(None,))
-    path = path or Path(name).expanduser()
+    path = path or (local_copy(name) if "://" in name else Path(name).expanduser())
     if path.is_dir():
         return _in_folder(name, path, encoding)
     found = unreadable(path, may_be_pipe=is_substituted(path))

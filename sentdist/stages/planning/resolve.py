@@ -18,7 +18,7 @@ from sentdist.data.augmentation import nltk_folder
 from sentdist.data.retrieval import GENERATED
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.hub import inspect_source
-from sentdist.data.sources.mirror import copy_into_mirror
+from sentdist.data.sources.mirror import copy_into_mirror, local_copy
 from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
@@ -214,6 +214,9 @@ class FileResolver:
         """
         if file.startswith("hub:"):
             return file, None
+        if "://" in file:
+            copied = local_copy(file)
+            return copied.name, copied
         places = [Path(file).expanduser().absolute()]
         if self.data_root is not None:
             copy_into_mirror(file.rstrip("/"), self.data_root)

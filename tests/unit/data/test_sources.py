@@ -24,6 +24,7 @@ from sentdist.data.sources.file_facts import recall
 from sentdist.data.sources.files import GENERATED_SOURCES, known_names
 from sentdist.data.sources.hub import inspect_source, read_source
 from sentdist.data.sources.mirror import address_of, data_folder
+from sentdist.data.tables import find_table
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
@@ -184,6 +185,11 @@ def test_only_what_is_named_comes_and_only_once(address: str, s3: FaultyS3) -> N
     before = s3.num_requests
     read_source("nli/mine", data_root=data_folder(address))
     assert s3.num_requests == before
+
+
+def test_a_file_is_named_by_its_address(address: str) -> None:
+    assert find_table(f"{address}/own.csv").read().num_rows == 100
+    assert FileResolver(data_root=None)._own_file(f"{address}/own.csv")[0] == "own.csv"
 
 
 def test_what_was_renamed_or_removed_behind_the_address_goes_away(address: str) -> None:
