@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
 from sentdist.data.cells import number_in, row_name
 from sentdist.data.graded import NLI_LABELS, NO_GOLD
@@ -39,7 +39,6 @@ USUAL: Mapping[Role, tuple[str, ...]] = {
     "group": ("group", "groupid"),
     "split": ("split",),
 }  # fmt: skip
-ROLES: tuple[str, ...] = get_args(Role)
 CLASSES = ("label", "labels", "gold", "goldlabel")  # of the scores: may number classes without an order, such as those of NLI
 SCALES = ((0.0, 1.0), (1.0, 5.0), (-1.0, 1.0), (0.0, 5.0), (1.0, 7.0), (1.0, 10.0), (0.0, 10.0), (0.0, 100.0))
 YES_NO: Mapping[str, float] = {"no": 0.0, "n": 0.0, "nein": 0.0, "yes": 1.0, "y": 1.0, "ja": 1.0}

@@ -245,7 +245,7 @@ def _pieces_of(where: str, file: Path | None, encoding: str | None, columns: Seq
         if file is not None and kind == PARQUET:
             pieces = _of_parquet(file, columns)
         elif file is not None and kind == ARROW:
-            pieces = iter([_of_arrow(file)])
+            pieces = _of_arrow(file)
         else:
             begin = b""
             if file is not None and file.is_file():
@@ -351,14 +351,18 @@ def _of_parquet(file: Path, columns: Sequence[str] | None) -> Iterator[pa.Table]
             yield pa.Table.from_batches([batch])
 
 
-def _of_arrow(file: Path) -> pa.Table:
-    """All rows of an Arrow file or stream, memory-mapped."""
+def _of_arrow(file: Path) -> Iterator[pa.Table]:
+    """The blocks of an Arrow file or stream, memory-mapped."""
     import pyarrow as pa
 
     mapped = pa.memory_map(str(file))
     is_file = mapped.read(6) == b"ARROW1"
     mapped.seek(0)
-    return (pa.ipc.open_file(mapped) if is_file else pa.ipc.open_stream(mapped)).read_all()
+    if is_file:
+        blocks = pa.ipc.open_file(mapped)
+        yield from (pa.Table.from_batches([blocks.get_batch(number)]) for number in range(blocks.num_record_batches))
+    else:
+        yield from (pa.Table.from_batches([block]) for block in pa.ipc.open_stream(mapped))
 
 
 def _of_csv(file: Path, encoding: str, begin: str) -> Iterator[pa.Table]:

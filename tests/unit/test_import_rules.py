@@ -22,9 +22,9 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 915,
-    "cli": 3197,
-    "data": 8629,
+    "api": 913,
+    "cli": 3175,
+    "data": 6120,
     "evaluation": 3291,
     "execution": 9056,
     "inference": 2425,
@@ -33,9 +33,9 @@ BUDGETS: dict[str, int] = {
     "plan": 6110,
     "report": 8424,
     "services": 957,
-    "stages": 5065,
+    "stages": 5059,
     "store": 2607,
-    "top": 1598,
+    "top": 1549,
     "tracking": 3303,
 }
 

@@ -15,7 +15,7 @@ from sentdist.errors import DataError
 from sentdist.files import cache_folder, reading, unreadable, whole_file
 
 MOST_BYTES = 1 << 24  # maximum size of a cached note
-NOTED = 2  # version of the cache
+NOTED = 3  # version of the cache
 RACY_S = 2.0  # a file changed this recently may change again within one tick of a coarse clock: not remembered
 
 
@@ -75,7 +75,7 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
             num_rows=noted["num_rows"],
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
-            note=noted["note"] if "note" in noted else noted["told"],  # its name until 1.0
+            note=noted["note"],
         )
     except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version
         return None
