@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from sentdist.errors import DataError, SentdistError
@@ -32,10 +33,25 @@ def draw(file: Path, encoders: list[str], out: Path) -> str:
 
     from sentdist.learning.encoder.encode import encode
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-    from sentdist.report.embedding_figures import similarity_maps
+    from sentdist.report.figures import heat_map
 
-    embeddings = {label: encode(SentenceEncoder.load(checkpoint), texts) for label, checkpoint in checkpoints.items()}
-    drawing = similarity_maps(embeddings, texts, topics=topics)
+    cosines = {}
+    for label, checkpoint in checkpoints.items():
+        embeddings = encode(SentenceEncoder.load(checkpoint), texts)
+        units = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
+        cosines[label] = units @ units.T
+    rows = [f"{text:.44}  {number}" for number, text in enumerate(texts, start=1)]
+    panels = {
+        label: {(row, str(at + 1)): [float(one[place, at])] for place, row in enumerate(rows) for at in range(len(rows))}
+        for label, one in cosines.items()
+    }
+    caption = f"Cosine similarity of {len(texts)} sentences under each encoder, on one scale."
+    if topics is not None:
+        is_same = np.array([[one == other for other in topics] for one in topics])
+        pairs = np.triu(np.ones_like(is_same), 1).astype(bool)
+        gaps = {label: one[is_same & pairs].mean() - one[~is_same & pairs].mean() for label, one in cosines.items()}
+        caption += f" Mean cosine within topics less between topics: {', '.join(f'{label} {gap:.2f}' for label, gap in gaps.items())}."
+    drawing = heat_map(panels, titles=("sentence", "other"), unit="cosine", name="similarity", caption=caption)
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{drawing.name}.svg").write_text(drawing.svg)
     (out / f"{drawing.name}.png").write_bytes(drawing.png)

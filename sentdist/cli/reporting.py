@@ -59,9 +59,7 @@ def report(
         made = report_paper(open_store(store), paper)
     folder = out or Path(".sentdist") / "reports" / made.name
     page = made.write(made_folder(folder))
-    console = open_console()
-    for part in terminal_page(made.markdown, width=console.width):
-        console.print(part, highlight=False)
+    open_console().print(terminal_page(made.markdown), highlight=False)
     more = "" if sweep is None else ", with figures, details and citations"
     typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
 

@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,7 @@ from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-    from rich.table import Table
-    from rich.text import Text
+    from rich.markdown import Markdown
 
     from sentdist.execution.build_recipe import BuiltPlan, FinishedSearch
     from sentdist.execution.plan_facts import Show, SweepProgress
@@ -72,81 +70,14 @@ def progress_table(progress: SweepProgress) -> RenderableType:
 
 
 END = re.compile(r"^## (Details|Citations)$", re.MULTILINE)  # not printed, only in files
-NOTES = "<sub>"  # explanations of marks in tables
-INTERVAL = re.compile(r" \[[^\[\]]*, [^\[\]]*\]")
-SPREAD = re.compile(r" ± [\d.]+")
-PICTURE = re.compile(r"!\[(.*)\]\(\S+\)")
-LINK = re.compile(r"\[((?:\\.|[^\\\]])*)\]\(((?:[^\s()]|\([^\s()]*\))+)\)")
-TAG = re.compile(r"</?[a-z]+>")  # of templates; in titles and data they are entities
-BOLD = re.compile(r"(?<!\\)\*\*")
-ESCAPE = re.compile(r"\\(?=[^\w\s])")
-BAR = re.compile(r"(?<!\\)\|")
-HEADING = re.compile(r"#+ ")
+NOT_PRINTED = re.compile(r"^((## .*\n\n)?!\[.*\n\n.*|<sub>.*)$", re.MULTILINE)  # pictures with caption, notes on marks in tables
 
 
-def terminal_page(markdown: str, *, width: int) -> Iterator[Text | Table]:
-    """Yield a Markdown report as lines and tables for a console.
+def terminal_page(markdown: str) -> Markdown:
+    """Return the part of a Markdown report above its details, for a console."""
+    from rich.markdown import Markdown
 
-    Tables that exceed `width` characters lose their intervals, then their deviations.
-    """
-    from rich.text import Text
-
-    lines = iter(END.split(markdown, maxsplit=1)[0].splitlines())
-    caption, is_blank = "", True
-    for line in lines:
-        if picture := PICTURE.fullmatch(line):
-            caption = plain(picture[1])
-            continue
-        if line.startswith("|"):
-            rows = [line]
-            for after in lines:
-                if not after.startswith("|"):
-                    break
-                rows.append(after)
-            yield _table(rows, width)
-            is_blank = True  # a table ends with a blank line
-            continue
-        text = plain(HEADING.sub("", line))
-        if text == caption or not text or line.startswith(NOTES):  # the caption of a figure, which is not shown
-            if not is_blank:
-                yield Text()
-            is_blank = True
-            continue
-        yield Text(text, style="bold") if HEADING.match(line) else _styled(line)
-        is_blank = False
-
-
-def plain(markdown: str) -> str:
-    """Return a line of Markdown without markup."""
-    return _bare(BOLD.sub("", markdown)).strip()
-
-
-def _bare(markdown: str) -> str:
-    return unescape(ESCAPE.sub("", TAG.sub("", LINK.sub(r"\1 (\2)", markdown))))
-
-
-def _styled(markdown: str) -> Text:
-    from rich.text import Text
-
-    return Text.assemble(*((_bare(part), "bold" if place % 2 else "") for place, part in enumerate(BOLD.split(markdown))))
-
-
-def _table(lines: list[str], width: int) -> Table:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    header, rule, *rows = [[cell.strip() for cell in BAR.split(line.strip())[1:-1]] for line in lines]
-    for pattern in (INTERVAL, SPREAD):
-        needed = 2 + sum(2 + max(len(plain(row[place])) for row in (header, *rows)) for place in range(len(header)))
-        if needed > width:
-            rows = [[row[0], *(pattern.sub("", cell) for cell in row[1:])] for row in rows]
-    table = Table(box=box.SIMPLE_HEAD)
-    for name, side in zip(header, rule, strict=True):
-        table.add_column(Text(plain(name)), justify="left" if side.startswith(":") else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_styled, row))
-    return table
+    return Markdown(NOT_PRINTED.sub("", END.split(markdown, maxsplit=1)[0]))
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
@@ -321,8 +252,8 @@ def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: s
 
 def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> None:
     """Write the report to the store and the tracker, and register the best encoder unless its gain over the untouched one is not shown."""
-    from sentdist.report.kept_report import keep_report
     from sentdist.report.page_head import gain_over_untouched
+    from sentdist.report.sweep_report import keep_report
     from sentdist.store.searches import find_search
     from sentdist.store.sweep import load_sweep
     from sentdist.tracking.mlflow_tracker import make_tracker

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
+import platform
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
 from sentdist import machine
 from sentdist.errors import SentdistError, StoreError
-from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal, token
-from sentdist.files import disk_size
+from sentdist.execution.cluster.address import check, choose, local_nodes, token
 from sentdist.learning.kernels import cpp_library
 from sentdist.services import servers
 from sentdist.services.processes import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
-from sentdist.store.local_storage import STAGING
 from sentdist.store.store import ArtifactStore
 from sentdist.text import without_secrets
 from sentdist.tracking.server import read_password
@@ -51,25 +48,15 @@ class Finding:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class TorchOnGpus:
-    """What the installed torch can do on this machine's GPUs."""
-
-    why_unusable: str = ""  # why torch cannot use them; empty if it can
-    why_slow: str = ""  # why there are no kernels for short sentences; empty if there are
-    has_flash_attention: bool = False
-
-
 def examine(store: str, data: Path | None) -> Iterator[Finding]:
     """Check everything that a first run needs, cheapest first; start nothing."""
-    yield _python()
-    for package in PACKAGES:
-        yield _package(package)
+    yield Finding(subject="Python", state="good", text=f"{platform.python_version()} at {sys.executable}")
+    for name in PACKAGES:
+        yield Finding(subject=name, state="good", text=importlib.metadata.version(name))
     yield gpus()
     yield cpu()
     yield compiler()
     yield kernels()
-    yield _shared_memory()
     yield _store(store)
     yield _data(data)
     for is_sound, text in servers.examine(state_of(Path.cwd()), os.environ):
@@ -77,17 +64,6 @@ def examine(store: str, data: Path | None) -> Iterator[Finding]:
     yield _cluster(os.environ.get("RAY_ADDRESS"))
     yield dashboard(os.environ.get("RAY_API_SERVER_ADDRESS"))
     yield mlflow(os.environ.get("MLFLOW_TRACKING_URI"))
-
-
-def _python() -> Finding:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Finding(subject="Python", state="good", text=f"{version} at {sys.executable}")
-
-
-def _package(name: str) -> Finding:
-    if (version := _version(name)) is not None:
-        return Finding(subject=name, state="good", text=version)
-    return Finding(subject=name, state="bad", text="not installed; run `pip install -c infra/constraints.txt -e .`")
 
 
 def compiler() -> Finding:
@@ -111,7 +87,6 @@ def kernels() -> Finding:
 
 def gpus() -> Finding:
     """List the GPUs that the driver sees, and check that the installed torch can use them."""
-    nccl = next((found for name in ("nvidia-nccl-cu13", "nvidia-nccl-cu12") if (found := _version(name))), None)
     program = shutil.which("nvidia-smi")
     if program is None:
         return Finding(subject="GPUs", state="note", text="none, or no driver (nvidia-smi is not there); everything runs on CPUs.")
@@ -126,18 +101,22 @@ def gpus() -> Finding:
         return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); check the driver.")
     kinds = Counter((name, memory) for name, memory, _ in rows)
     found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    torch = _torch_on_gpus()
-    if torch.why_unusable:
-        text = f"{found}; torch cannot use them ({torch.why_unusable}). {TORCH_FOR_A_DRIVER}"
+    why_unusable, why_slow, kernel = _torch_on_gpus()
+    if why_unusable:
+        text = f"{found}; torch cannot use them ({why_unusable}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
-    slow = f"; slower than it could be: no kernels for short sentences ({torch.why_slow})" if torch.why_slow else ""
-    unseen = "" if _version("nvidia-ml-py") else "; MLflow cannot show their load: pip install nvidia-ml-py"
-    flash = "FlashAttention" if torch.has_flash_attention else "no FlashAttention"
-    return Finding(subject="GPUs", state="good", text=f"{found}; NCCL {nccl or 'unknown'}; {flash} for bf16{unseen}{slow}")
+    slow = f"; slower than it could be: no kernels for short sentences ({why_slow})" if why_slow else ""
+    unseen = "" if importlib.util.find_spec("pynvml") else "; MLflow cannot show their load: pip install nvidia-ml-py"
+    flash = "FlashAttention" if kernel == "flash" else "no FlashAttention"
+    return Finding(subject="GPUs", state="good", text=f"{found}; {flash} for bf16{unseen}{slow}")
 
 
-def _torch_on_gpus() -> TorchOnGpus:
-    """Ask a separate process, which sees all GPUs, hidden ones too; it compiles the kernels."""
+def _torch_on_gpus() -> tuple[str, str, str]:
+    """Ask a separate process, which sees all GPUs, hidden ones too; it compiles the kernels.
+
+    Returns:
+        Why torch cannot use the GPUs, why there are no kernels for short sentences, torch's attention kernel for bf16; each may be empty.
+    """
     program = """
 import torch
 from sentdist.stages.devices import why_unusable
@@ -148,15 +127,12 @@ if not why:
     print(fused_kernel(torch.device("cuda"), torch.bfloat16, 64) or "")
 """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    try:
-        asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
-        answer = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return TorchOnGpus(why_unusable=f"the test process does not answer: {type(error).__name__}")
+    asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
+    answer = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
     if answer.returncode:
-        return TorchOnGpus(why_unusable=(answer.stderr.strip() or "the test process ended").splitlines()[-1])
+        return (answer.stderr.strip() or "the test process ended").splitlines()[-1], "", ""
     why_unusable, why_slow, kernel, *_ = [*answer.stdout.splitlines(), "", "", ""]
-    return TorchOnGpus(why_unusable=why_unusable, why_slow=why_slow, has_flash_attention=kernel == "flash")
+    return why_unusable, why_slow, kernel
 
 
 def cpu() -> Finding:
@@ -170,37 +146,16 @@ def cpu() -> Finding:
     return Finding(subject="processor", state="note", text=text)
 
 
-def _version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
-def _shared_memory() -> Finding:
-    if not Path("/dev/shm").is_dir():
-        return Finding(subject="shared memory", state="note", text="no /dev/shm here; Ray uses files in its temporary folder instead.")
-    free = shutil.disk_usage("/dev/shm").free
-    if free < 1e9:
-        text = f"{disk_size(free)} free in /dev/shm; Ray will use slow files. In a container: --shm-size=4g."
-        return Finding(subject="shared memory", state="note", text=text)
-    return Finding(subject="shared memory", state="good", text=f"{disk_size(free)} free in /dev/shm")
-
-
 def _store(root: str) -> Finding:
-    """Check that the store can be written; remove the empty folders that this creates."""
-    at = Path(root).expanduser().absolute()
-    made = [] if "://" in root else [path for path in (at / STAGING, at, *at.parents) if not path.exists()]
+    """Check that the store can be written; one that does not exist yet is not made."""
+    if "://" not in root and not Path(root).expanduser().exists():
+        return Finding(subject="store", state="good", text=f"{root}; made when it is first used")
     try:
         store = ArtifactStore(root)
         store.check_writable()
         return Finding(subject="store", state="good", text=f"{store.shown} can be written")
     except StoreError as error:
         return Finding(subject="store", state="bad", text=str(error))
-    finally:
-        for path in made:
-            with suppress(OSError):
-                path.rmdir()
 
 
 def _data(root: Path | None) -> Finding:
@@ -218,37 +173,22 @@ def _cluster(named: str | None) -> Finding:
     try:
         nodes = local_nodes()
         if not named and all(node.is_private for node in nodes):
-            text = f"no cluster of yours on this machine; {WITHOUT_CLUSTER}"
-            return Finding(subject="Ray", state="note", text=text)
+            return Finding(subject="Ray", state="note", text=f"no cluster of yours on this machine; {WITHOUT_CLUSTER}")
         chosen = choose(named, nodes)
-        answer = ask(chosen.address)
-        if answer == "nothing":
-            text = f"nothing listens at {chosen.address}, {chosen.because}; {WITHOUT_CLUSTER}"
-            return Finding(subject="Ray", state="note", text=text)
-        trouble = refusal(chosen, answer)
+        check(chosen)
     except SentdistError as error:
         return Finding(subject="Ray", state="bad", text=str(error))
-    except ImportError as error:
-        return Finding(subject="Ray", state="bad", text=f"{error}; see the packages above.")
-    if trouble:
-        return Finding(subject="Ray", state="bad", text=str(trouble))
     return Finding(subject="Ray", state="good", text=f"answers at {chosen.address}, {chosen.because}")
 
 
 def dashboard(named: str | None) -> Finding:
     """Check Ray's dashboard at an address, or at Ray's default, which may be another user's and does not get our token."""
-    address = named or DASHBOARD
-    shown = without_secrets(address)
     secret = token() if named else None
-    reply = get(f"{address.rstrip('/')}/api/version", authorization=f"Bearer {secret}" if secret else None, timeout_s=TIMEOUT_S)
-    if version := ray_version(reply):
-        return Finding(subject="Ray's dashboard", state="good", text=f"{version} answers at {shown}")
-    if reply is not None and reply.status in REFUSED and named:
-        text = f"{shown} refuses the token: set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH (`sentdist up` writes .sentdist/env)."
-        return Finding(subject="Ray's dashboard", state="bad", text=text)
-    return _away(
-        "Ray's dashboard", address, reply, "`ray job submit` needs it. `sentdist up` starts one.", variable="RAY_API_SERVER_ADDRESS"
+    reply = get(
+        f"{(named or DASHBOARD).rstrip('/')}/api/version", authorization=f"Bearer {secret}" if secret else None, timeout_s=TIMEOUT_S
     )
+    consequence = "`ray job submit` needs it; `sentdist up` starts one"
+    return _server("Ray's dashboard", "RAY_API_SERVER_ADDRESS", named, DASHBOARD, reply, ray_version(reply), consequence)
 
 
 def mlflow(named: str | None) -> Finding:
@@ -257,42 +197,31 @@ def mlflow(named: str | None) -> Finding:
         read_password()
     except SentdistError as error:
         return Finding(subject="MLflow", state="bad", text=str(error))
-    uri = named or TRACKING
-    shown = without_secrets(uri)
-    page, authorization = f"{uri.rstrip('/')}/version", _basic() if named else None
-    authority = os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH")
-    reply = get(page, authorization=authorization, authority=authority, timeout_s=TIMEOUT_S)
-    if reply is None and _is_open(uri):
-        # a server that has just started is slow
-        reply = get(page, authorization=authorization, authority=authority, timeout_s=5 * TIMEOUT_S)
-    if reply is not None and reply.status == 200 and reply.text[:1].isdigit():
-        return Finding(subject="MLflow", state="good", text=f"{reply.text.strip()} answers at {shown}")
-    if reply is not None and reply.status in REFUSED and named:
-        text = f"{shown} refuses the password: `source .sentdist/env`, or set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD."
-        return Finding(subject="MLflow", state="bad", text=text)
-    consequence = "runs are kept in the store; `sentdist track --rebuild` adds them later."
-    return _away("MLflow", uri, reply, consequence, variable="MLFLOW_TRACKING_URI")
-
-
-def _basic() -> str | None:
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
-    return basic_auth_header(user, password) if user and password else None
+    reply = get(
+        f"{(named or TRACKING).rstrip('/')}/version",
+        authorization=basic_auth_header(user, password) if named and user and password else None,
+        authority=os.environ.get("MLFLOW_TRACKING_SERVER_CERT_PATH"),
+        timeout_s=5 * TIMEOUT_S,  # a server that has just started is slow
+    )
+    version = reply.text.strip() if reply is not None and reply.status == 200 and reply.text[:1].isdigit() else None
+    consequence = "runs are kept in the store; `sentdist track --rebuild` adds them later"
+    return _server("MLflow", "MLFLOW_TRACKING_URI", named, TRACKING, reply, version, consequence)
 
 
-def _away(subject: str, address: str, reply: Reply | None, consequence: str, *, variable: str) -> Finding:
-    shown = without_secrets(address)
-    if reply is None and not _is_open(address):
-        return Finding(subject=subject, state="note", text=f"nothing listens at {shown}; {consequence}")
-    if reply is not None and reply.status in REFUSED:
-        text = f"a server at {shown} requires a secret, which was not sent; if it is yours, name it: {variable}={shown}"
-        return Finding(subject=subject, state="note", text=text)
-    return Finding(subject=subject, state="bad", text=f"{shown} is used by something that is not {subject}; choose another port.")
-
-
-def _is_open(address: str) -> bool:
-    try:
-        parts = urlsplit(address)
-        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=TIMEOUT_S):
-            return True
-    except (OSError, ValueError):  # ValueError: not an address
-        return False
+def _server(
+    subject: str, variable: str, named: str | None, default: str, reply: Reply | None, version: str | None, consequence: str
+) -> Finding:
+    """The finding for a server's reply. version: None if the reply is not its."""
+    shown = without_secrets(named or default)
+    if version is not None:
+        return Finding(subject=subject, state="good", text=f"{version} answers at {shown}")
+    if reply is None:
+        return Finding(subject=subject, state="note", text=f"nothing answers at {shown}; {consequence}.")
+    if reply.status not in REFUSED:
+        return Finding(subject=subject, state="bad", text=f"{shown} is used by something that is not {subject}; choose another port.")
+    if named:
+        text = f"{shown} refuses the password or token: `source .sentdist/env` of the folder that started it."
+        return Finding(subject=subject, state="bad", text=text)
+    text = f"a server at {shown} requires a secret, which was not sent; if it is yours, name it: {variable}={shown}"
+    return Finding(subject=subject, state="note", text=text)

@@ -198,7 +198,7 @@ def _check_same_items(task: str, one: tuple[str, Items], other: tuple[str, Items
         )
 
 
-Relation = Literal["baseline", "chosen", "preceding"]
+Relation = Literal["baseline", "chosen"]
 SPEAKS_OF = {
     "seeds and items": "other seeds and test items",
     "items": "other test items, with the same encoders",
@@ -211,8 +211,8 @@ class Comparison:
     """One system against another: the difference in every column that both have, and of the average on other tasks.
 
     Args:
-        relation: `other` is the row's reference ("baseline"), the cell of the baseline that dev chose if it also chose `system`
-            ("chosen"), or the row above ("preceding").
+        relation: `other` is the row's reference ("baseline"), or the cell of the baseline that dev chose if it also chose `system`
+            ("chosen").
     """
 
     system: str

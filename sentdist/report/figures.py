@@ -1,4 +1,4 @@
-"""Figures of a sweep: scores against regulators, over a grid, along training, and differences with intervals."""
+"""Figures of a sweep: differences with intervals, learning curves, grids, curves over one field, score against cost."""
 
 from __future__ import annotations
 
@@ -6,39 +6,113 @@ import itertools
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-from matplotlib.text import Text
-from matplotlib.ticker import FixedLocator, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from sentdist.evaluation.significance import Difference, summarize
-from sentdist.report.comparisons import SPEAKS_OF, p_text
+from sentdist.evaluation.significance import Difference, Summary, summarize
+from sentdist.report.comparisons import SPEAKS_OF, References, p_text
 from sentdist.report.style import (
+    DIVERGING,
     INK,
     MUTED,
     SEQUENTIAL,
-    TITLE_LINE_IN,
     Drawing,
     SystemStyles,
-    break_titles,
     canvas,
-    check_drawable,
     house_style,
     in_lines,
-    legend_columns,
+    legend_above,
     quiet,
     save,
     styles_of,
 )
-from sentdist.text import PALETTE
 
-CELL_LETTERS = 14  # characters in a line of a column's title in a heat map, at 1.15 inches a column
 MOST_BINS = 120  # of steps, along a learning curve
+MOST_LINES = 40  # of a panel of differences; the table has all
+PANELS_A_ROW = 4
+OVER_SEEDS = ("mean", "sd", "seeds")
+Found = Mapping[str, Difference]  # column -> difference
+
+
+def forest_plot(differences: Mapping[str, Found], *, columns: Sequence[str], references: References, unit: str, name: str) -> Drawing:
+    """Draw a line per system and a panel per column: difference from the reference with its 95 % interval, filled if p < 0.05.
+
+    All panels have one scale, which includes every point and interval. Of many systems, those that differ most are drawn.
+    """
+    shown = _most_different(differences)
+    own = references.own
+    per_row = min(PANELS_A_ROW, len(columns))
+    rows = -(-len(columns) // per_row)
+    ends = [0.0, *(end for found in shown.values() for one in found.values() for end in _ends(one))]
+    pad = 0.06 * (max(ends) - min(ends) or 1.0)
+    names = [textwrap.fill(system, 40) for system in shown]
+    with house_style():
+        lines = sum(one.count("\n") + 1 for one in names)
+        width = 7.2 if len(columns) == 1 else 3.0 + 1.6 * per_row
+        figure, panels = canvas(width=width, height=1.0 + rows * (0.5 + 0.12 * len(names) + 0.2 * lines), rows=rows, columns=per_row)
+        for number, axes in enumerate(panels):
+            if number >= len(columns):
+                axes.set_visible(False)
+                continue
+            found = [one.get(columns[number]) for one in shown.values()]
+            _draw_lines(axes, found, numbers_at_right=len(columns) == 1)
+            axes.set_xlim(min(ends) - pad, max(ends) + pad)
+            axes.set_yticks(range(len(names)), names if number % per_row == 0 else [""] * len(names))
+            if len(columns) > 1:
+                axes.set_title(textwrap.fill(columns[number], 20), fontsize=9)
+        figure.supxlabel(textwrap.fill(f"{unit} from {references.words}", int(width / 0.08)), fontsize=9, color=MUTED)
+        everyone = [one for found in differences.values() for one in found.values()]
+        about = [SPEAKS_OF[one] for one in SPEAKS_OF if one in {found.about for found in everyone}]
+        over = f" over {'; of some over '.join(about)}" if about else ""
+        caption = (
+            f"Difference from {references.words}, with its 95 % interval{over}. Filled: p < 0.05; hollow: not, or untested. "
+            "Intervals and p are corrected for all comparisons of the table."
+        )
+        caption += f" The {len(shown)} of {len(differences)} systems that differ most." if len(shown) < len(differences) else ""
+        caption += f" {references.apart}" if references.apart else ""
+        records = [
+            [system, *([own[system]] if own else []), column, one.difference, one.low, one.high, one.table_p, one.about]
+            for system, found in differences.items()
+            for column, one in found.items()
+        ]
+        header = ["system", *(["against"] if own else []), "task", "difference", "low", "high", "p over table", "speaks of"]
+        return save(figure, name=name, caption=caption, header=header, records=records)
+
+
+def _ends(one: Difference) -> list[float]:
+    return [end for end in (one.low, one.high, one.difference) if end is not None]
+
+
+def _most_different(differences: Mapping[str, Found]) -> Mapping[str, Found]:
+    """The MOST_LINES systems that differ most, in the given order."""
+
+    def distance(system: str) -> float:
+        found = differences[system].values()
+        return abs(sum(one.difference for one in found) / len(found))
+
+    kept = set(sorted(differences, key=distance, reverse=True)[:MOST_LINES])
+    return {system: found for system, found in differences.items() if system in kept}
+
+
+def _draw_lines(axes: Axes, differences: Sequence[Difference | None], *, numbers_at_right: bool) -> None:
+    """Draw a line per difference, black: the side of 0 shows the sign, and colours mean systems in the other figures."""
+    axes.axvline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
+    for place, one in enumerate(differences):
+        if one is None:
+            continue
+        if one.low is not None and one.high is not None:
+            axes.hlines(place, one.low, one.high, colors=[to_rgba(INK, 1.0 if one.is_significant else 0.45)], linewidths=2)
+        axes.plot(one.difference, place, "o", color=INK if one.is_significant else "white", markeredgecolor=INK, markeredgewidth=1.4)
+        if numbers_at_right:
+            said = f"{one.difference:+.2f}  " + ("no test" if one.table_p is None else f"p {p_text(one.table_p)}")
+            axes.text(1.01, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+    axes.set_ylim(len(differences) - 0.4, -0.6)
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.spines["left"].set_visible(False)
+    axes.grid(visible=True, axis="x")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,97 +127,10 @@ class LearningCurve:
     dev_scores: Sequence[float] = ()
 
 
-def regulators_curve(scores: Mapping[int, Sequence[float]], *, paper: Mapping[int, float] | None = None, unit: str) -> Drawing:
-    """Draw the score against the number of regulators: mean, band of ± 1 sd over seeds, a dot per seed; the paper's curve beside it.
-
-    Both panels span the same number of points, so slopes are comparable although levels (other encoder and data) are not.
-    """
-    counts = sorted(scores)
-    check_drawable(counts, "regulators curve")
-    summaries = [summarize(list(scores[count])) for count in counts]
-    lows = [min(min(scores[count]), one.mean - (one.sd or 0)) for count, one in zip(counts, summaries, strict=True)]
-    highs = [max(max(scores[count]), one.mean + (one.sd or 0)) for count, one in zip(counts, summaries, strict=True)]
-    spans = [(min(lows), max(highs))] + ([(min(paper.values()), max(paper.values()))] if paper else [])
-    half = 0.62 * max(max(high - low for low, high in spans), 0.2)
-    with house_style():
-        figure, axes = canvas(width=7.2 if paper else 4.4, height=3.2, columns=2 if paper else 1)
-        _band(axes[0], counts, [one.mean for one in summaries], [one.sd for one in summaries], color=PALETTE[0], marker="o")
-        for count in counts:
-            axes[0].plot([count] * len(scores[count]), scores[count], ".", color=PALETTE[0], alpha=0.35, markersize=5, markeredgewidth=0)
-        seeds = sorted({len(scores[count]) for count in counts})
-        axes[0].set_title(f"This run ({_plural(seeds, 'seed')})")
-        axes[0].set_ylabel(in_lines(unit, height_in=2.4))
-        if paper:
-            axes[1].plot(list(paper), list(paper.values()), "s-", color=PALETTE[1], markeredgecolor="white")
-            axes[1].set_title("The paper, Table 4 (5 seeds)")
-        for one, (low, high) in zip(axes, spans, strict=True):
-            one.set_ylim((low + high) / 2 - half, (low + high) / 2 + half)
-            one.xaxis.set_major_locator(FixedLocator(sorted({*counts, *(paper or {})})))
-            one.set_xlabel("number of regulators (2 × entropy encoders)")
-            quiet(one)
-        records = [["ours", count, one.mean, one.sd, one.num_seeds] for count, one in zip(counts, summaries, strict=True)]
-        records += [["paper", count, score, None, 5] for count, score in (paper or {}).items()]
-        caption = "Score against the number of regulators. Line: mean over seeds; band: ± 1 standard deviation; dots: single seeds."
-        if paper:
-            caption += " Both panels span the same number of points; levels differ because encoder and data differ."
-        return save(figure, name="regulators", caption=caption, header=["source", "regulators", "mean", "sd", "seeds"], records=records)
-
-
-def heat_map(cells: Mapping[tuple[str, str], Sequence[float]], *, unit: str) -> Drawing:
-    """Draw the mean score and sd over seeds of every (row, column) of a grid; the best cell is framed."""
-    check_drawable(cells, "heat map")
-    rows, columns = (list(dict.fromkeys(key[place] for key in cells)) for place in (0, 1))
-    summaries = {key: summarize(list(scores)) for key, scores in cells.items() if len(scores)}
-    means = np.array([[summaries[row, column].mean if (row, column) in summaries else np.nan for column in columns] for row in rows])
-    best = max(summaries, key=lambda key: summaries[key].mean)
-    with house_style():
-        titles = [textwrap.fill(column, CELL_LETTERS, break_long_words=False) for column in columns]
-        lines = max(title.count("\n") for title in titles)
-        figure, (axes,) = canvas(width=1.9 + 1.15 * len(columns), height=1.1 + 0.14 * lines + 0.58 * len(rows))
-        low, high = float(np.nanmin(means)), float(np.nanmax(means))
-        image = axes.pcolormesh(means[::-1], cmap=SEQUENTIAL, vmin=low, vmax=max(high, low + 1e-6), edgecolors="white", linewidth=2)
-        for row, column in itertools.product(rows, columns):
-            x, y = columns.index(column) + 0.5, len(rows) - rows.index(row) - 0.5
-            summary = summaries.get((row, column))
-            if summary is None:
-                axes.text(x, y, "not run", ha="center", va="center", color=MUTED, fontsize=8, style="italic")
-                continue
-            share = (summary.mean - low) / max(high - low, 1e-6)
-            ink = "white" if share > 0.55 else INK
-            weight = "bold" if (row, column) == best else "normal"
-            axes.text(
-                x, y + (0.11 if summary.sd is not None else 0), f"{summary.mean:.2f}", ha="center", va="center", color=ink, weight=weight
-            )
-            if summary.sd is not None:
-                axes.text(x, y - 0.18, f"± {summary.sd:.2f}", ha="center", va="center", color=ink, fontsize=7.5, alpha=0.85)
-        frame_x, frame_y = columns.index(best[1]), len(rows) - 1 - rows.index(best[0])
-        axes.add_patch(_frame(frame_x, frame_y))
-        axes.set_xticks(np.arange(len(columns)) + 0.5, titles)
-        axes.set_yticks(np.arange(len(rows)) + 0.5, rows[::-1])
-        axes.tick_params(length=0)
-        axes.set_xlabel("φ set")
-        axes.set_ylabel("batch size")
-        for spine in axes.spines.values():
-            spine.set_visible(False)
-        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02, aspect=14)
-        bar.outline.set_visible(False)
-        bar.set_label(unit if len(rows) > 3 else unit.split(" (")[0], fontsize=8)
-        bar.ax.yaxis.set_major_locator(MaxNLocator(4))
-        records = [[row, column, summary.mean, summary.sd, summary.num_seeds] for (row, column), summary in summaries.items()]
-        seeds = _plural(sorted({summary.num_seeds for summary in summaries.values()}), "seed")
-        caption = f"{unit[0].upper()}{unit[1:]} by batch size and φ set, mean ± standard deviation ({seeds}); framed: the best."
-        return save(figure, name="grid", caption=caption, header=["batch size", "φ set", "mean", "sd", "seeds"], records=records)
-
-
 def learning_curves(
-    curves: Sequence[LearningCurve],
-    *,
-    dev_unit: str,
-    styles: SystemStyles | None = None,
-    objectives: Mapping[str, str] | None = None,
-    num_systems: int | None = None,
+    curves: Sequence[LearningCurve], *, dev_unit: str, styles: SystemStyles, objectives: Mapping[str, str], num_systems: int
 ) -> Drawing:
-    """Draw loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd where two seeds have the step.
+    """Draw loss and dev score against the step: per label the mean over seeds and a band of ± 1 sd.
 
     Losses are first averaged over bins of steps (at most MOST_BINS), since single batches are noisy.
 
@@ -151,81 +138,36 @@ def learning_curves(
         objectives: label -> objective; each objective has its own units and panel.
         num_systems: number of all systems, if only the baseline and the best are drawn.
     """
-    check_drawable(curves, "learning curves")
     labels = list(dict.fromkeys(curve.label for curve in curves))
-    has_dev = any(len(curve.dev_steps) for curve in curves)
-    last = max(max(curve.steps) for curve in curves)
-    per_bin = max(1, -(-(last + 1) // MOST_BINS))
+    kinds = list(dict.fromkeys(objectives.get(label, "") for label in labels))
+    has_dev = any(curve.dev_steps for curve in curves)
+    per_bin = max(1, -(-(max(max(curve.steps) for curve in curves) + 1) // MOST_BINS))
+    rows = len(kinds) + has_dev
     records: list[list[object]] = []
     with house_style():
-        objectives = objectives or {}
-        kinds = list(dict.fromkeys(objectives.get(label, "") for label in labels))
-        rows = len(kinds) + has_dev
         figure, axes = canvas(width=7.2, height=1.2 + 1.7 * rows, rows=rows, sharex=True)
-        styles = styles or styles_of(labels)
         for label in labels:
             runs = [curve for curve in curves if curve.label == label]
-            color, marker = styles[label].color, styles[label].marker
-            losses = _over_seeds([_binned(curve, per_bin) for curve in runs])
-            panel = kinds.index(objectives.get(label, ""))
-            _band(axes[panel], *losses[:3], color=color, label=f"{label} ({_plural([len(runs)], 'seed')})")
-            records += [["loss", label, *record] for record in zip(*losses, strict=True)]
-            if any(len(curve.dev_steps) for curve in runs):
-                scores = _over_seeds([dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs if len(curve.dev_steps)])
-                _band(axes[-1], *scores[:3], color=color, marker=marker)
-                records += [["dev score", label, *record] for record in zip(*scores, strict=True)]
-        _label_steps(axes, kinds, dev_unit if has_dev else None)
-        figure.align_ylabels(axes)
-        _legend_above(figure, axes[: len(kinds)])
-        band = "; band: ± 1 standard deviation over seeds" if any(sd is not None for *_, sd, _ in records) else ""
-        caption = f"Training loss{' and dev score' if has_dev else ''} against the step{band}."
-        caption += _learning_notes(per_bin, num_panels=len(kinds), num_drawn=len(labels), num_systems=num_systems)
-        header = ["quantity", "label", "step", "mean", "sd", "seeds"]
-        return save(figure, name="learning", caption=caption, header=header, records=records)
-
-
-def _label_steps(axes: Sequence[Axes], kinds: Sequence[str], dev_unit: str | None) -> None:
-    """Label the axes: losses, a panel per objective, above the dev score if there is one."""
-    for panel, kind in enumerate(kinds):
-        axes[panel].set_ylabel("training loss" if len(kinds) == 1 else f"loss:\n{kind}")
-    axes[-1].set_xlabel("optimizer step")
-    axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
-    if dev_unit is not None:
-        axes[-1].set_ylabel(in_lines(dev_unit, height_in=1.6))
-    for one in axes:
-        quiet(one)
-        one.margins(x=0.01)
-
-
-def _learning_notes(per_bin: int, *, num_panels: int, num_drawn: int, num_systems: int | None) -> str:
-    """Notes in the caption. per_bin: steps over which losses are averaged."""
-    binned = f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
-    apart = " Each objective has its own panel, since their losses are not comparable." if num_panels > 1 else ""
-    chosen = f" {num_drawn} of {num_systems} trained systems: the baseline and the best." if num_drawn < (num_systems or 0) else ""
-    return f"{binned}{apart}{chosen}"
-
-
-def _legend_above(figure: Figure, panels: Sequence[Axes]) -> None:
-    """Draw one legend above the figure for all panels."""
-    found = [axes.get_legend_handles_labels() for axes in panels]
-    handles, names = (list(itertools.chain.from_iterable(one[side] for one in found)) for side in (0, 1))
-    figure.legend(handles, names, loc="outside upper left", ncols=legend_columns(names, width_in=figure.get_figwidth()))
-
-
-def _band(
-    axes: Axes,
-    xs: Sequence[int],
-    means: Sequence[float],
-    sds: Sequence[float | None],
-    *,
-    color: str,
-    marker: str = "",
-    label: str | None = None,
-) -> None:
-    spread = np.array([np.nan if sd is None else sd for sd in sds])
-    centre = np.array(means)
-    axes.fill_between(xs, centre - spread, centre + spread, color=color, alpha=0.16, linewidth=0)
-    axes.plot(xs, means, color=color, marker=marker or None, markeredgecolor="white", label=label)
+            losses = _by_step(_binned(curve, per_bin) for curve in runs)
+            scores = _by_step(dict(zip(curve.dev_steps, curve.dev_scores, strict=True)) for curve in runs)
+            panel = axes[kinds.index(objectives.get(label, ""))]
+            for quantity, one, values in (("loss", panel, losses), ("dev score", axes[-1], scores)):
+                if values:
+                    marker = styles[label].marker if quantity == "dev score" else ""
+                    found = _band(one, values, color=styles[label].color, marker=marker, label=label if one is panel else "")
+                    records += [[quantity, label, step, *_numbers(summary)] for step, summary in found.items()]
+        for one, kind in zip(axes, [*kinds, *([dev_unit] if has_dev else [])], strict=True):
+            said = kind if has_dev and one is axes[-1] else f"loss:\n{kind}" if len(kinds) > 1 else "training loss"
+            one.set_ylabel(in_lines(said, height_in=1.6))
+            quiet(one)
+        axes[-1].set_xlabel("optimizer step")
+        axes[-1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        legend_above(figure, *axes[: len(kinds)])
+        caption = f"Training loss{' and dev score' if has_dev else ''} against the step; band: ± 1 standard deviation over seeds."
+        caption += f" Losses are averaged over {per_bin} steps." if per_bin > 1 else ""
+        caption += " Each objective has its own panel, since their losses are not comparable." if len(kinds) > 1 else ""
+        caption += f" {len(labels)} of {num_systems} trained systems: the baseline and the best." if len(labels) < num_systems else ""
+        return save(figure, name="learning", caption=caption, header=["quantity", "label", "step", *OVER_SEEDS], records=records)
 
 
 def _binned(curve: LearningCurve, per_bin: int) -> dict[int, float]:
@@ -236,180 +178,143 @@ def _binned(curve: LearningCurve, per_bin: int) -> dict[int, float]:
     return {number * per_bin + per_bin // 2: float(np.mean(losses)) for number, losses in bins.items()}
 
 
-def _over_seeds(runs: Sequence[Mapping[int, float]]) -> tuple[list[int], list[float], list[float | None], list[int]]:
-    """Steps, means, sds and numbers of seeds; runs that stopped early have no later steps."""
-    steps = sorted({step for run in runs for step in run})
-    found = [summarize([run[step] for run in runs if step in run]) for step in steps]
-    return steps, [one.mean for one in found], [one.sd for one in found], [one.num_seeds for one in found]
+def _by_step(runs: Iterable[Mapping[int, float]]) -> dict[float, list[float]]:
+    """Step -> values of the runs that have it; runs that stopped early have no later steps."""
+    runs = list(runs)
+    return {step: [run[step] for run in runs if step in run] for step in sorted({step for run in runs for step in run})}
 
 
-def _frame(x: float, y: float) -> Rectangle:
-    return Rectangle((x, y), 1, 1, fill=False, edgecolor=PALETTE[1], linewidth=2.4, clip_on=False, zorder=3)
+def _band(
+    axes: Axes, values: Mapping[float, Sequence[float]], *, color: str, marker: str = "", label: str = ""
+) -> dict[float, Summary]:  # fmt: skip
+    """Draw the mean of the values at each x, and a band of ± 1 sd."""
+    found = {x: summarize(list(values[x])) for x in sorted(values)}
+    means = np.array([one.mean for one in found.values()])
+    spread = np.array([np.nan if one.sd is None else one.sd for one in found.values()])
+    axes.fill_between(list(found), means - spread, means + spread, color=color, alpha=0.16, linewidth=0)
+    axes.plot(list(found), means, color=color, marker=marker or None, markeredgecolor="white", label=label or None)
+    return found
 
 
-def _plural(counts: Sequence[int], noun: str) -> str:
-    if list(counts) == [1]:
-        return f"1 {noun}"
-    return f"{counts[0]} {noun}s" if len(counts) == 1 else f"{counts[0]}–{counts[-1]} {noun}s"
+def _numbers(one: Summary) -> tuple[float, float | None, int]:
+    return one.mean, one.sd, one.num_seeds
 
 
-PANELS_A_ROW = 4
-MOST_LINES = 40  # a panel; the table has all
-LONGEST_NAME = 60  # characters in a line
-LEAST_AXIS_IN = 3.0  # inches
-NONE: Mapping[str, str] = MappingProxyType({})
-HEADER = ("difference", "low", "high", "p over table", "speaks of")
+Series = Mapping[str, Mapping[float, Sequence[float]]]  # system -> x -> scores of seeds
 
 
-def forest_plot(
-    differences: Mapping[str, Difference], *, baseline: str, unit: str, against: Mapping[str, str] = NONE, apart: str = ""
+def curves(panels: Mapping[str, Series], *, x: str, unit: str, name: str, caption: str) -> Drawing:
+    """Draw scores against one field: a panel per title, a line per system with a band of ± 1 sd over seeds.
+
+    All panels span the same number of points, so that slopes are comparable although levels (other encoder and data) are not.
+    """
+    found = {title: [summarize(list(scores)) for one in series.values() for scores in one.values()] for title, series in panels.items()}
+    ends = {
+        title: (min(one.mean - (one.sd or 0) for one in there), max(one.mean + (one.sd or 0) for one in there))
+        for title, there in found.items()
+    }
+    half = 0.55 * max(max(high - low for low, high in ends.values()), 0.2)
+    records: list[list[object]] = []
+    with house_style():
+        figure, axes = canvas(width=1.0 + 3.6 * len(panels), height=3.4, columns=len(panels))
+        for one, (title, series) in zip(axes, panels.items(), strict=True):
+            for label, style in styles_of(series).items():
+                means = _band(one, series[label], color=style.color, marker=style.marker, label=label)
+                records += [[title, label, at, *_numbers(summary)] for at, summary in means.items()]
+            one.set_ylim(sum(ends[title]) / 2 - half, sum(ends[title]) / 2 + half)
+            one.set_title(title)
+            one.set_xlabel(x)
+            quiet(one)
+        axes[0].set_ylabel(in_lines(unit, height_in=2.4))
+        if max(map(len, panels.values())) > 1:
+            legend_above(figure, axes[0])
+        caption = f"{caption} Line: mean over seeds; band: ± 1 standard deviation."
+        return save(figure, name=name, caption=caption, header=["panel", "system", x, *OVER_SEEDS], records=records)
+
+
+Cells = Mapping[tuple[str, str], Sequence[float]]  # (row, column) -> scores of seeds
+
+
+def heat_map(
+    panels: Mapping[str, Cells], *, titles: tuple[str, str], unit: str, name: str, caption: str, span: tuple[float, float] | None = None
 ) -> Drawing:
-    """Draw a line per system: its difference from the baseline with the 95 % interval; filled if p < 0.05 over the table.
+    """Draw the mean over seeds of every cell of a grid, a panel per title, on one scale; the best cell is bold.
 
     Args:
-        baseline: the reference, in words.
-        against: system -> its reference, if there are several.
-        apart: a sentence on systems with another reference than `baseline`.
+        titles: of rows and columns.
+        span: ends of a scale that is white in the middle; None: from the lowest to the highest mean, of which the highest is the best.
     """
-    check_drawable(differences, "forest plot")
+    found = {title: {cell: summarize(list(values)) for cell, values in cells.items()} for title, cells in panels.items()}
+    rows, columns = (list(dict.fromkeys(cell[side] for cells in panels.values() for cell in cells)) for side in (0, 1))
+    means = [one.mean for cells in found.values() for one in cells.values()]
+    low, high = span or (min(means), max(max(means), min(means) + 1e-6))
     with house_style():
-        names = [textwrap.fill(system, LONGEST_NAME) for system in differences]
-        letters = max(len(line) for name in names for line in name.splitlines())
-        line_in = 0.36 + TITLE_LINE_IN * max(name.count("\n") for name in names)
-        # inches: a character of 9 points takes 0.075, the text on the right 1.2
-        figure, (axes,) = canvas(width=max(7.2, 0.075 * letters + 1.2 + LEAST_AXIS_IN), height=1.1 + line_in * len(differences))
-        span = _span(differences.values())
-        _lines(axes, list(differences.values()), span)
-        for place, found in enumerate(differences.values()):
-            p, sure = found.table_p, found.is_significant
-            said = f"{found.difference:+.2f}".replace("-", "−") + ("" if p is None else f"  p {p_text(p)}")
-            at = (1.01, place)
-            axes.text(*at, said if p is not None else f"{said}  no test", transform=axes.get_yaxis_transform(), va="center", fontsize=8.5,
-                      color=INK if sure else MUTED, weight="bold" if sure else "normal")  # fmt: skip
-        axes.set_yticks(range(len(differences)), names)
-        below = axes.set_xlabel(f"{unit} from {baseline}")
-        records = [[label, *_row_of(label, against), *_numbers(found)] for label, found in differences.items()]
-        caption = (
-            f"Difference from {baseline}, with its 95 % interval{_over(differences.values())}. Filled and bold: p < 0.05; "
-            "hollow: not, or untested. Intervals and p are corrected over the table."
-        )
-        caption += _sentence(apart)
-        header = ["system", *_header(against), *HEADER]
-        return save(figure, name="differences", caption=caption, header=header, records=records, below=below)
+        width, letters = 1.2 + 0.75 * len(columns), max(map(len, rows))
+        figure, axes = canvas(width=1.2 + 0.07 * letters + width * len(panels), height=1.5 + 0.45 * len(rows), columns=len(panels))
+        for one, (title, cells) in zip(axes, found.items(), strict=True):
+            grid = np.array([[cells[row, column].mean if (row, column) in cells else np.nan for column in columns] for row in rows])
+            cmap = SEQUENTIAL if span is None else DIVERGING
+            image = one.pcolormesh(grid, cmap=cmap, vmin=low, vmax=high, edgecolors="white", linewidth=2)
+            for (place, row), (at, column) in itertools.product(enumerate(rows), enumerate(columns)):
+                mean = cells[row, column].mean if (row, column) in cells else None
+                share = 0.0 if mean is None else (mean - low) / (high - low)
+                is_dark = share > 0.6 if span is None else abs(share - 0.5) > 0.35
+                weight = "bold" if span is None and mean == max(means) else "normal"
+                said = "–" if mean is None else f"{mean:.2f}"
+                ink = "white" if is_dark else INK
+                one.text(at + 0.5, place + 0.5, said, ha="center", va="center", color=ink, weight=weight, fontsize=8)
+            one.set_xticks(np.arange(len(columns)) + 0.5, [textwrap.fill(column, 12) for column in columns], fontsize=8)
+            one.set_yticks(np.arange(len(rows)) + 0.5, rows if one is axes[0] else [""] * len(rows))
+            one.invert_yaxis()
+            one.tick_params(length=0)
+            one.spines[:].set_visible(False)
+            one.set_title(title)
+            one.set_xlabel(titles[1])
+        axes[0].set_ylabel(titles[0])
+        bar = figure.colorbar(image, ax=axes, fraction=0.05, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.set_label(in_lines(unit, height_in=0.45 * len(rows)), fontsize=8)
+        records = [[title, *cell, *_numbers(one)] for title, cells in found.items() for cell, one in cells.items()]
+        return save(figure, name=name, caption=caption, header=["panel", *titles, *OVER_SEEDS], records=records)
 
 
-def task_forest(
-    differences: Mapping[str, Mapping[str, Difference]],
-    *,
-    baseline: str,
-    tasks: Sequence[str],
-    unit: str,
-    against: Mapping[str, str] = NONE,
-    apart: str = "",
-) -> Drawing:
-    """Draw a panel per task and a line per system, on one scale, to show which tasks a difference of averages comes from.
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Scores and cost of one system.
 
-    Of many systems, those with the largest mean differences are drawn. baseline, against, apart: see `forest_plot`.
+    Args:
+        scores: one per seed.
+        alone_s: mean seconds × workers of a trial if it builds all its stages; `shared_s`: if shared stages are divided among trials.
+        num_trials: seeds × folds.
     """
-    check_drawable(differences, "forest plot")
-    everyone, differences = differences, _most_different(differences)
-    columns = min(PANELS_A_ROW, len(tasks))
-    rows = -(-len(tasks) // columns)
+
+    system: str
+    scores: Sequence[float]
+    alone_s: float
+    shared_s: float
+    num_trials: int
+
+
+def cost_plot(systems: Sequence[Cost], *, unit: str, work_unit: str, styles: SystemStyles) -> Drawing:
+    """Draw the score against the compute of a trial: filled with stages shared as in this sweep, hollow if each trial builds its own."""
+    summaries = [summarize(list(system.scores)) for system in systems]
     with house_style():
-        names_in = max(2.4, min(5.0, 0.4 + 0.06 * max(map(len, differences))))  # inches: a character of 7.5 points takes 0.06
-        figure, panels = canvas(
-            width=names_in + 1.55 * columns, height=0.6 + rows * (0.7 + 0.26 * len(differences)), rows=rows, columns=columns
-        )
-        titles: list[Text] = []
-        span = _span(one for found in differences.values() for one in found.values())
-        for number, axes in enumerate(panels):
-            if number >= len(tasks):
-                axes.set_visible(False)
-                continue
-            task = tasks[number]
-            _lines(axes, [found.get(task) for found in differences.values()], span, size=5.0)
-            titles.append(axes.set_title(task, fontsize=9))
-            if number % columns == 0:
-                axes.set_yticks(range(len(differences)), list(differences))
-            else:
-                axes.set_yticks([])
-            axes.tick_params(labelsize=7.5)
-        break_titles(figure, titles)
-        below = figure.supxlabel(f"difference from {baseline} ({unit})", fontsize=9, color=MUTED)
-        records = [
-            [system, *_row_of(system, against), task, *_numbers(one)] for system, found in everyone.items() for task, one in found.items()
-        ]
-        over = _over([one for found in everyone.values() for one in found.values()])
+        figure, (axes,) = canvas(width=7.2, height=4.2)
+        for system, score in zip(systems, summaries, strict=True):
+            color, marker = styles[system.system].color, styles[system.system].marker
+            axes.plot([system.shared_s, system.alone_s], [score.mean, score.mean], color=color, alpha=0.5, linewidth=1.2)
+            axes.plot(system.alone_s, score.mean, marker, color="white", markeredgecolor=color, markersize=6)
+            axes.errorbar(system.shared_s, score.mean, yerr=score.sd or 0.0, fmt=marker, color=color, markersize=7, label=system.system)
+        axes.margins(0.08, 0.15)
+        axes.set_xlabel(f"{work_unit} to train a trial, all its inputs included")
+        axes.set_ylabel(in_lines(unit, height_in=3.0))
+        quiet(axes)
+        legend_above(figure, axes)
+        alone, shared = (sum(getattr(system, side) * system.num_trials for system in systems) for side in ("alone_s", "shared_s"))
         caption = (
-            f"Difference from {baseline} task by task, with its 95 % interval{over}, on one scale. Filled: p < 0.05; "
-            "hollow: not, or untested. Intervals and p are corrected over the table."
+            "Score (± 1 standard deviation over seeds) against compute: filled with shared stages, hollow if every trial built its own. "
+            f"All trials: {shared:,.0f} {work_unit} instead of {alone:,.0f}."
         )
-        if len(differences) < len(everyone):
-            caption += f" The {len(differences)} of {len(everyone)} systems that differ most."
-        caption += _sentence(apart)
-        header = ["system", *_header(against), "task", *HEADER]
-        return save(figure, name="differences-by-task", caption=caption, header=header, records=records, below=below)
-
-
-def _header(against: Mapping[str, str]) -> list[str]:
-    return ["against"] if against else []
-
-
-def _row_of(system: str, against: Mapping[str, str]) -> list[str]:
-    return [against[system]] if against else []
-
-
-def _sentence(words: str) -> str:
-    return f" {words}" if words else ""
-
-
-def _most_different(differences: Mapping[str, Mapping[str, Difference]]) -> Mapping[str, Mapping[str, Difference]]:
-    """The MOST_LINES systems that differ most, in the given order."""
-
-    def distance(system: str) -> float:
-        found = differences[system].values()
-        return abs(sum(one.difference for one in found) / len(found)) if found else 0.0
-
-    kept = set(sorted(differences, key=distance, reverse=True)[:MOST_LINES])
-    return {system: found for system, found in differences.items() if system in kept}
-
-
-def _over(differences: Iterable[Difference]) -> str:
-    """What the intervals are over; those of one seed do not cover other seeds."""
-    found = {one.about for one in differences}
-    spoken = [SPEAKS_OF[about] for about in SPEAKS_OF if about in found]
-    return f" over {'; of some over '.join(spoken)}" if spoken else ""
-
-
-def _span(differences: Iterable[Difference]) -> tuple[float, float]:
-    """The ends of an axis that contains 0, all differences and all intervals."""
-    ends = [0.0, *(end for one in differences for end in (one.low, one.high, one.difference) if end is not None)]
-    pad = 0.06 * (max(ends) - min(ends) or 1.0)
-    return min(ends) - pad, max(ends) + pad
-
-
-def _lines(axes: Axes, differences: Sequence[Difference | None], span: tuple[float, float], *, size: float = 7.0) -> None:
-    axes.axvline(0, color=MUTED, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    # Black: the side of 0 shows the sign, and colours mean systems in the other figures.
-    drawn = [(place, difference) for place, difference in enumerate(differences) if difference is not None]
-    intervals = [
-        (place, difference.low, difference.high, to_rgba(INK, 1.0 if difference.is_significant else 0.45))
-        for place, difference in drawn
-        if difference.low is not None and difference.high is not None
-    ]
-    if intervals:
-        places, lows, highs, colors = zip(*intervals, strict=True)
-        axes.hlines(places, lows, highs, colors=colors, linewidths=size / 3.2)
-    axes.set_xlim(span)
-    axes.scatter(
-        [difference.difference for _, difference in drawn], [place for place, _ in drawn], s=size**2,
-        c=[INK if difference.is_significant else "white" for _, difference in drawn], edgecolors=INK, linewidths=size / 4.4, zorder=3,
-    )  # fmt: skip
-    axes.set_ylim(len(differences) - 0.4, -0.6)
-    axes.tick_params(axis="y", length=0, labelcolor=INK)
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=True, axis="x")
-
-
-def _numbers(found: Difference) -> list[object]:
-    return [found.difference, found.low, found.high, found.table_p, found.about]
+        records = [[one.system, *_numbers(score), one.shared_s, one.alone_s] for one, score in zip(systems, summaries, strict=True)]
+        header = ["system", *OVER_SEEDS, f"{work_unit} shared", f"{work_unit} alone"]
+        return save(figure, name="cost", caption=caption, header=header, records=records)

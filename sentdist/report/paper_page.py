@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sentdist.errors import counted
 from sentdist.plan.shipped import check_paper
 from sentdist.report.leaks import sweep_leaks
-from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_of
+from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_from_results, tables_of
 from sentdist.report.sweep_report import Report, result_tables
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import Cell, Line, leaked_text
-from sentdist.report.templating import render
+from sentdist.report.templating import html_page, render
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep, sweep_names
 
@@ -101,8 +100,8 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     return Report(
         name=f"paper-{name}",
         lead="\n".join(page.lead),
-        markdown=render("paper.md.jinja", page=page),
-        html=render("paper.html.jinja", page=page),
+        markdown=(markdown := render("paper.md.jinja", page=page)),
+        html=html_page(markdown),
         files={},
     )
 
@@ -115,37 +114,31 @@ def shown_tables(store: ArtifactStore, name: str) -> tuple[ShownTable, ...]:
     return tuple(_shown(table, ours.get(number, {})) for number, table in printed.tables.items())
 
 
-def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables[Any]) -> dict[str, dict[str, list[OurRow]]]:
-    """Table number -> printed row -> our rows, from every sweep whose recipe names the paper."""
+def _our_rows(store: ArtifactStore, paper: str, printed: PaperTables) -> dict[str, dict[str, list[OurRow]]]:
+    """Table -> printed row -> our rows, from every sweep whose recipe names the paper."""
     by_row: dict[str, dict[str, list[OurRow]]] = {}
     for name in sweep_names(store):
         sweep = load_sweep(store, name)
         if sweep.paper != paper:
             continue
         records = sweep.records(store)
-        rows = sweep_rows(sweep, store, records)
-        leaks = sweep_leaks(sweep, store, records)
-        tables = list(result_tables(sweep, rows, leaks))
-        for further in printed.further(sweep, records, rows.facts) if printed.further is not None else ():
-            of_base = printed.tables[further.number].base
-            base = next((line for line in further.table.lines if further.row_of.get(line.label) == of_base), None)
-            columns = printed.tables[further.number].columns_in(further.table.columns)
-            for line in further.table.lines:
-                what = rows.facts[line.label].line
-                our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
-                by_row.setdefault(further.number, {}).setdefault(further.row_of[line.label], []).append(our_row)
-        for number, matches in printed.our_rows(rows.facts).items():
-            of_paper = printed.tables[number]
-            for table in tables:
+        scored = sweep_rows(sweep, store, records)
+        tables = list(result_tables(sweep, scored, sweep_leaks(sweep, store, records)))
+        matches = printed.our_rows(scored.facts)
+        for number, of_paper in printed.tables.items():
+            rows_of = by_row.setdefault(number, {})
+            if number in matches:
+                ours = [(table, matches[number]) for table in tables if of_paper.title_of_ours in (None, table.title)]
+            else:
+                ours = list(tables_from_results(of_paper, sweep, records, scored.facts))
+            for table, found in ours:
                 columns = of_paper.columns_in(table.columns)
-                if not columns or of_paper.ours not in (None, table.title):
-                    continue
-                base = next((line for line in table.lines if matches.get(line.label) == of_paper.base), None)
-                for line in table.lines:
-                    if line.label in matches:
-                        what = ", ".join(filter(None, (rows.facts[line.label].line, of_paper.also_line(table.columns))))
-                        our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
-                        by_row.setdefault(number, {}).setdefault(matches[line.label], []).append(our_row)
+                lines = {line.label: line for line in table.lines if line.label in found} if columns else {}
+                base = lines.get(of_paper.base_label({label: found[label] for label in lines}) or "")
+                for label, line in lines.items():
+                    what = ", ".join(filter(None, (scored.facts[label].line, of_paper.also_line(table.columns))))
+                    our_row = OurRow(sweep=name, line=line, base=None if line is base else base, columns=columns, what=what)
+                    rows_of.setdefault(found[label], []).append(our_row)
     return by_row
 
 
@@ -154,7 +147,7 @@ def _shown(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> ShownTabl
 
 
 def _rows(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> Iterator[ShownRow]:
-    base = None if table.base is None else table.row(table.base)
+    base = None if table.base is None else table.by_label[table.base]
     for row in table.rows:
         gain = "" if base is None or row is base else f"{row.scores[-1] - base.scores[-1]:+.2f}"
         scores = (_printed(row, table, place) for place in range(len(table.columns)))
@@ -167,9 +160,8 @@ def _not_run(table: PaperTable, ours: Mapping[str, Sequence[OurRow]]) -> dict[st
     """Recipe -> printed rows that it reproduces and that have no results in the store."""
     by_recipe: dict[str, list[str]] = {}
     for row in table.rows:
-        recipe = table.recipe(row.label)
-        if recipe and not ours.get(row.label):
-            by_recipe.setdefault(recipe, []).append(row.label)
+        if row.recipe and not ours.get(row.label):
+            by_recipe.setdefault(row.recipe, []).append(row.label)
     return by_recipe
 
 

@@ -1,24 +1,27 @@
-"""Hold the tables that papers printed, match our rows to them and set both side by side."""
+"""Read the tables that papers printed (`papers/*.yaml`), match our cells to their rows, and set both side by side."""
 
 from __future__ import annotations
 
-import importlib
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from functools import cache
+from pathlib import Path
+from typing import Any
 
-from sentdist.errors import DataError, counted
+from sentdist.errors import counted
 from sentdist.plan.shipped import PAPERS
+from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.plan.wording import parsed_yaml
+from sentdist.report.cell_values import cell_values, meets
 from sentdist.report.comparisons import AVERAGE
-from sentdist.report.score_rows import CellFacts, ResultRow, means_over_folds
-from sentdist.report.tables import ResultTable
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows, means_over_folds
+from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, with_all_folds
 
-STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", "Avg")
-TRANSFER_COLUMNS = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC", "Avg")
-FAQ_COLUMNS = ("Acc@1", "Acc@3", "Acc@5", "MAP")
+STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
+FOLDER = Path(__file__).parent / "papers"
+NOTE = "Levels depend on encoder, data and budget; what can be compared is the gain of each side over its base, the signed number."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,16 +32,18 @@ class PaperRow:
         scores: × 100, in the order of the table's columns.
         starred: columns printed with a star (p < 0.05).
         printed: column -> misprinted number; `scores` then has what it must have meant.
+        recipe: the recipe that reproduces it; None: none does.
+        ours: the values of a cell of ours that reproduces it (`cell_values`); None: no cell does.
+        results: name of our scores without the measure, of a table with `kind`.
     """
 
     label: str
     scores: tuple[float, ...]
-    starred: tuple[str, ...] = ()
+    starred: Sequence[str] = ()
     printed: Mapping[str, float] = field(default_factory=dict)
-
-
-# From the SimCSE paper (arXiv 2104.08821, Table 5, BERT-base); RSE and SupMPN print it as the row to beat.
-SIMCSE_SUPERVISED = PaperRow(label="SimCSE, supervised", scores=(75.30, 84.67, 80.19, 85.40, 80.82, 84.25, 80.39, 81.57))
+    recipe: str | None = None
+    ours: Mapping[str, Any] | None = None
+    results: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,30 +53,34 @@ class PaperTable:
     Args:
         notes: misprints and doubts.
         base: label of the row that gains are measured from; None: there is none.
-        recipes: row -> recipe that reproduces it; "" is for all other rows.
-        ours: title of our table, if the columns are ambiguous (two benchmarks have a column CR).
+        title_of_ours: title of our table, if the columns are ambiguous (two benchmarks have a column CR).
         also: our column -> printed column that it also reproduces, if the paper scored its rows that way.
+        kind: kind of the task whose results reproduce it, if our tables do not have its columns.
+        is_compared: whether the report of a sweep shows it beside ours.
     """
 
     number: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[PaperRow, ...]
-    notes: tuple[str, ...] = ()
-    base: str | None
-    recipes: Mapping[str, str] = field(default_factory=dict)
-    paper: str
-    ours: str | None = None
+    notes: Sequence[str] = ()
+    base: str | None = None
+    title_of_ours: str | None = None
     also: Mapping[str, str] = field(default_factory=dict)
+    kind: str | None = None
+    is_compared: bool = True
+
+    @property
+    def by_label(self) -> dict[str, PaperRow]:
+        return {row.label: row for row in self.rows}
 
     def columns_in(self, columns: Sequence[str]) -> dict[str, str]:
         """Return printed column -> our column; averages are compared only over the same tasks."""
         known = {printed: ours for ours, printed in self.also.items() if ours in columns}
         tasks = set(self.columns if len(self.columns) > 1 else STS_COLUMNS) - {AVERAGE}
         is_same = {known.get(task, task) for task in tasks} == set(columns) - {AVERAGE}
-        return {
-            printed: ours for printed in self.columns if (ours := known.get(printed, printed)) in columns and (ours != AVERAGE or is_same)
-        }
+        found = {printed: known.get(printed, printed) for printed in self.columns}
+        return {printed: ours for printed, ours in found.items() if ours in columns and (ours != AVERAGE or is_same)}
 
     def also_line(self, columns: Sequence[str]) -> str:
         """Return in words whether our table has the columns of `also`; "" if there are none."""
@@ -79,19 +88,19 @@ class PaperTable:
             return ""
         return f"{'with' if set(self.also) <= set(columns) else 'without'} {' and '.join(self.also)}"
 
-    def recipe(self, label: str) -> str | None:
-        """Return the recipe that reproduces a row; None if none does."""
-        return self.recipes.get(label, self.recipes.get(""))
+    def matches(self, cells: Mapping[str, CellFacts]) -> dict[str, str]:
+        """Return our label -> printed row that it reproduces."""
+        found = {}
+        for label, cell in cells.items():
+            values = cell_values(cell)
+            row = next((row.label for row in self.rows if row.ours is not None and meets(values, row.ours)), None)
+            if row is not None:
+                found[label] = row
+        return found
 
-    def row(self, label: str) -> PaperRow:
-        """Return the row of a label; raise DataError with the known labels if there is none."""
-        for row in self.rows:
-            if row.label == label:
-                return row
-        raise DataError(
-            where=f"{self.paper}, Table {self.number}", found=repr(label), expected=f"one of {[row.label for row in self.rows]}",
-            remedy="Match our rows to the labels of the paper.",
-        )  # fmt: skip
+    def base_label(self, matches: Mapping[str, str]) -> str | None:
+        """Return our label of the row that gains are measured from."""
+        return next((label for label, row in matches.items() if row == self.base), None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,121 +128,94 @@ class SideBySide:
     paper: PaperTable
     columns: tuple[str, ...]
     rows: tuple[SideBySideRow, ...]
-    note: str
+    note: str = NOTE
 
 
-def side_by_side(table: ResultTable, paper: PaperTable, *, matches: Mapping[str, str], base: str | None) -> SideBySide:
-    """Put our lines beside the printed rows, over the shared columns.
+def side_by_side(table: ResultTable, paper: PaperTable, cells: Mapping[str, CellFacts]) -> SideBySide | None:
+    """Put our lines beside the printed rows that they reproduce, over the shared columns.
 
     Encoders, data and budgets differ, so gains are comparable and levels are not.
 
-    Args:
-        matches: our label -> printed label.
-        base: our label of the row that gains are measured from.
-
-    Raises:
-        DataError: a table lacks a label, or no column is shared.
+    Returns:
+        None if fewer than two printed rows have a line, or only an average is shared and the paper printed more.
     """
     shared = paper.columns_in(table.columns)
-    if not shared:
-        raise DataError(
-            where=f"{paper.paper}, Table {paper.number}", found=f"our columns {list(table.columns)}",
-            expected=f"some of {list(paper.columns)}", remedy="Call our columns as the paper does.",
-        )  # fmt: skip
-    places = [paper.columns.index(column) for column in shared]
-    paper_base = [paper.row(paper.base).scores[place] for place in places] if paper.base is not None else [None] * len(places)
-    our_columns = list(shared.values())
-    our_base = _means(table, base, our_columns) if base is not None else [None] * len(shared)
-    rows = []
-    for label, paper_label in matches.items():
-        ours = _means(table, label, our_columns)
-        printed = [paper.row(paper_label).scores[place] for place in places]
-        rows.append(
-            SideBySideRow(
-                label=label,
-                paper_label=paper_label,
-                ours=tuple(ours),
-                paper=tuple(printed),
-                what=paper.also_line(table.columns),
-                our_gain=_gains(ours, our_base if label != base else []),
-                paper_gain=_gains(printed, paper_base if paper_label != paper.base else []),
-            )
+    lines = {line.label: line for line in table.lines}
+    matches = paper.matches({label: cells[label] for label in lines})
+    if len(set(matches.values())) < 2 or not (set(shared) - {AVERAGE} or (shared and paper.columns == (AVERAGE,))):
+        return None
+
+    def means(label: str) -> tuple[float | None, ...]:
+        return tuple(summary.mean if (summary := lines[label].cells[column].summary) else None for column in shared.values())
+
+    def printed(label: str) -> tuple[float, ...]:
+        return tuple(paper.by_label[label].scores[paper.columns.index(column)] for column in shared)
+
+    base = paper.base_label(matches)
+    rows = tuple(
+        SideBySideRow(
+            label=label,
+            paper_label=row,
+            ours=means(label),
+            paper=printed(row),
+            our_gain=_gains(means(label), None if base in (None, label) else means(base)),
+            paper_gain=_gains(printed(row), None if paper.base in (None, row) else printed(paper.base)),
+            what=", ".join(filter(None, (cells[label].line, counted(lines[label].num_seeds, "seed"), paper.also_line(table.columns)))),
         )
-    note = "Levels depend on encoder, data and budget; what can be compared is the gain of each side over its base, the signed number."
-    return SideBySide(paper=paper, columns=tuple(shared), rows=tuple(rows), note=note)
-
-
-def _means(table: ResultTable, label: str, columns: Sequence[str]) -> list[float | None]:
-    line = next((line for line in table.lines if line.label == label), None)
-    if line is None:
-        raise DataError(
-            where=f"table {table.title!r}", found=repr(label), expected=f"one of {[line.label for line in table.lines]}",
-            remedy="Use the labels of our table.",
-        )  # fmt: skip
-    return [summary.mean if (summary := line.cells[column].summary) else None for column in columns]
-
-
-def _gains(scores: Sequence[float | None], base: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Scores minus those of the base; all None without a base."""
-    return tuple(
-        None if score is None or other is None else score - other for score, other in itertools.zip_longest(scores, base, fillvalue=None)
+        for label, row in matches.items()
     )
+    return SideBySide(paper=paper, columns=tuple(shared), rows=rows)
 
 
-Facts = TypeVar("Facts")
-Matches = Mapping[str, Mapping[str, str]]  # number of a printed table -> our label -> printed row
-
-
-@dataclass(frozen=True, kw_only=True)
-class FurtherTable:
-    """A table of ours for a printed one that sweep reports do not have; `row_of`: our label -> printed row."""
-
-    number: str
-    table: ResultTable
-    row_of: Mapping[str, str]
+def _gains(scores: Sequence[float | None], base: Sequence[float | None] | None) -> tuple[float | None, ...]:
+    """Scores minus those of the base; all None without a base."""
+    pairs = zip(scores, base or [None] * len(scores), strict=True)
+    return tuple(None if score is None or other is None else score - other for score, other in pairs)
 
 
 @dataclass(frozen=True, kw_only=True)
-class PaperTables(Generic[Facts]):
-    """The tables of a paper, and how our cells are matched to their rows.
+class PaperTables:
+    """The tables of a paper.
 
     Args:
-        facts: facts on a cell in the paper's terms.
-        matches: printed rows of our labels, from their facts.
-        compared: printed tables beside one of ours, from ours and the facts of its labels; None: see `with_distinct_rows`.
-        not_compared: numbers of tables that a sweep's report does not show beside ours.
-        further: tables made from records alone, for example link prediction.
-        links: relation -> printed scores of link prediction.
         regulators: number of regulators -> printed score, for the curve in a sweep's report.
     """
 
     title: str
     tables: Mapping[str, PaperTable]
-    facts: Callable[[CellFacts], Facts]
-    matches: Callable[[Mapping[str, Facts]], Matches]
-    compared: Callable[[ResultTable, Mapping[str, Facts]], Iterator[SideBySide]] | None = None
-    not_compared: tuple[str, ...] = ()
-    further: Callable[[SweepRecord, Mapping[str, Record], Mapping[str, CellFacts]], Iterator[FurtherTable]] | None = None
-    links: Mapping[str, Sequence[float]] = field(default_factory=dict)
     regulators: Mapping[int, float] | None = None
 
-    def our_rows(self, cells: Mapping[str, CellFacts]) -> Matches:
-        """Return the printed rows of all cells of a sweep."""
-        return self.matches({label: self.facts(cell) for label, cell in cells.items()})
+    @property
+    def links(self) -> dict[str, tuple[float, ...]]:
+        """Relation -> printed scores of link prediction."""
+        rows = (row for table in self.tables.values() if table.kind == "links" for row in table.rows)
+        return {row.results.removeprefix("links."): row.scores for row in rows}
+
+    def our_rows(self, cells: Mapping[str, CellFacts]) -> dict[str, dict[str, str]]:
+        """Return table -> our label -> printed row, of the tables whose columns our tables have."""
+        return {number: table.matches(cells) for number, table in self.tables.items() if table.kind is None}
 
     def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
         """Yield the printed tables that have rows of ours, beside ours; each row describes our cell."""
-        seeds = {line.label: counted(line.num_seeds, "seed") for line in table.lines}
-        what = {label: f"{line}, {seeds[label]}" for label in seeds if (line := cells[label].line)}
-        for found in self.beside_facts(table, {label: self.facts(cells[label]) for label in seeds}):
-            yield replace(found, rows=tuple(replace(row, what=_joined(what.get(row.label, ""), row.what)) for row in found.rows))
+        for paper in self.tables.values():
+            if paper.kind is None and paper.is_compared and (found := side_by_side(table, paper, cells)) is not None:
+                yield found
 
-    def beside_facts(self, table: ResultTable, facts: Mapping[str, Facts]) -> Iterator[SideBySide]:
-        """Yield the same from the facts of the table's labels."""
-        if self.compared is not None:
-            return self.compared(table, facts)
-        found = {number: rows for number, rows in self.matches(facts).items() if number not in self.not_compared}
-        return with_distinct_rows(table, self.tables, found)
+
+def tables_from_results(
+    paper: PaperTable, sweep: SweepRecord, records: Mapping[str, Record], cells: Mapping[str, CellFacts]
+) -> Iterator[tuple[ResultTable, dict[str, str]]]:
+    """Yield our tables of a printed one with `kind` (retrieval of questions, links), and our label -> printed row; means over folds."""
+    if paper.kind is None:
+        return
+    for results in dict.fromkeys(row.results for row in paper.rows):
+        matches = replace(paper, rows=tuple(row for row in paper.rows if row.results == results)).matches(cells)
+        columns = {title: f"{results}.{title.lower()}" for title in paper.columns}
+        rows = [row for row in fold_means(sweep, records, columns) if row.label in matches]
+        if rows:
+            measure = TASK_KINDS[paper.kind].main
+            given = TableRows(title=paper.caption, rows=rows, columns=paper.columns, measure=measure, average=False, is_compared=False)
+            yield build_table(given, baseline=None), matches
 
 
 def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mapping[str, str]) -> list[ResultRow]:
@@ -247,26 +229,42 @@ def fold_means(sweep: SweepRecord, records: Mapping[str, Record], columns: Mappi
     return found
 
 
-def with_distinct_rows(table: ResultTable, printed: Mapping[str, PaperTable], matches: Matches) -> Iterator[SideBySide]:
-    """Yield the printed tables with at least two matched rows, each by a single row of ours (a grid has many cells per row).
-
-    An average alone is compared only if the paper printed nothing else.
-    """
-    for number, rows in matches.items():
-        paper = printed[number]
-        are_distinct = len(set(rows.values())) == len(rows) > 1
-        shared = set(paper.columns_in(table.columns))
-        if are_distinct and (shared - {"Avg"} or (shared and paper.columns == ("Avg",))):
-            base = next((label for label, row in rows.items() if row == paper.base), None)
-            yield side_by_side(table, paper, matches=rows, base=base)
-
-
-def _joined(*parts: str) -> str:
-    return ", ".join(part for part in parts if part)
-
-
-def tables_of(name: str) -> PaperTables[Any]:
+@cache
+def tables_of(name: str) -> PaperTables:
     """Return the tables of a paper of `plan/shipped.py`."""
     assert name in PAPERS, name
-    found: PaperTables[Any] = importlib.import_module(f"sentdist.report.papers.{name}").TABLES
-    return found
+    paper = _read(FOLDER / "papers.yaml")[name]
+    tables = {number: _table(_read(FOLDER / name / f"{file}.yaml"), number) for number, file in paper["tables"].items()}
+    regulators = paper.get("regulators")
+    curve = None if regulators is None else {int(row.label): row.scores[0] for row in tables[regulators].rows}
+    return PaperTables(title=paper["title"], tables=tables, regulators=curve)
+
+
+def _table(given: dict[str, Any], number: str) -> PaperTable:
+    """Make the table that a file describes; a key that no field reads is a TypeError."""
+    scores, ours, shared = given.pop("rows"), given.pop("ours"), given.pop("all_of_ours", {})
+    starred, misprinted = given.pop("starred", {}), given.pop("misprinted", {})
+    recipe, recipes, results = given.pop("recipe"), given.pop("recipes", {}), given.pop("results", "")
+    rows = tuple(
+        PaperRow(
+            label=label,
+            scores=tuple(row),
+            starred=starred.get(label, ()),
+            printed=misprinted.get(label, {}),
+            recipe=recipes.get(label, recipe) if label in ours else None,
+            ours=_conditions(ours, label, shared) if label in ours else None,
+            results=results if isinstance(results, str) else results[label],
+        )
+        for label, row in scores.items()
+    )
+    return PaperTable(**{"number": number, **given, "columns": tuple(given["columns"]), "rows": rows})
+
+
+def _conditions(ours: Mapping[str, Any], label: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that a cell must have for a row; `like` names a row whose conditions it has, too."""
+    own = dict(ours[label])
+    return {**shared, **ours.get(own.pop("like", None), {}), **own}
+
+
+def _read(path: Path) -> Any:
+    return parsed_yaml(path.read_text(encoding="utf-8"), where=path.name, expected="YAML", remedy="Correct the file.")

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sentdist.errors import DataError
 from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_parquet
@@ -90,31 +89,16 @@ class SystemRows:
 
 
 def group_rows(rows: Sequence[ResultRow]) -> list[SystemRows]:
-    """Group rows by label, in order of first appearance.
-
-    Raises:
-        DataError: rows of one label differ in method or parameters, or a seed occurs twice.
-    """
+    """Group rows by label, in order of first appearance."""
     by_label: dict[str, list[ResultRow]] = {}
     for row in rows:
         by_label.setdefault(row.label, []).append(row)
     systems = []
     for label, members in by_label.items():
-        first = members[0]
-        if any((row.method, dict(row.params), row.is_fixed) != (first.method, dict(first.params), first.is_fixed) for row in members):
-            raise DataError(
-                where=f"report: rows of {label!r}", found="rows that differ in method, parameters or is_fixed",
-                expected="one label for one system", remedy="Put what differs into the label.",
-            )  # fmt: skip
-        seeds = sorted(row.seed for row in members)
-        if len(set(seeds)) != len(seeds) or (first.is_fixed and len(seeds) > 1):
-            raise DataError(
-                where=f"report: rows of {label!r}",
-                found=f"seeds {seeds}" + (" of an untouched checkpoint" if first.is_fixed else ""),
-                expected="each seed once; an untouched checkpoint one row",
-                remedy="Pass each record once: duplicate runs make differences look more certain than they are.",
-            )
-        ordered = tuple(sorted(members, key=lambda row: row.seed))
+        first, *_ = ordered = tuple(sorted(members, key=lambda row: row.seed))
+        # A duplicate would make differences look more certain than they are.
+        assert len({row.seed for row in members}) == len(members) and not (first.is_fixed and len(members) > 1), f"seeds of {label}"
+        assert all((row.method, row.is_fixed) == (first.method, first.is_fixed) for row in members), f"two systems are named {label}"
         systems.append(SystemRows(label=label, method=first.method, params=first.params, is_fixed=first.is_fixed, rows=ordered))
     return systems
 

@@ -8,57 +8,35 @@ from typing import TypeVar, cast
 
 from sentdist.plan.specs import Regularizers, Shape
 from sentdist.plan.stage import Json
+from sentdist.plan.stages import STAGES
 from sentdist.plan.task_kinds import TASK_KINDS, mean_of
 from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.report.cell_values import regression_of
 from sentdist.report.comparisons import AVERAGE
-from sentdist.report.embedding_figures import cloud_drawings
-from sentdist.report.figures import LearningCurve, forest_plot, heat_map, learning_curves, regulators_curve, task_forest
-from sentdist.report.method_figures import (
-    ThresholdCell,
-    loss_shapes,
-    probe_drawings,
-    relation_drawings,
-    relations_alone,
-    threshold_surfaces,
-)
+from sentdist.report.figures import Cost, LearningCurve, Series, cost_plot, curves, forest_plot, heat_map, learning_curves
+from sentdist.report.method_figures import TITLES, relation_drawings
 from sentdist.report.page_head import column_words
-from sentdist.report.papers.sts_regression import regression_facts
 from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow
-from sentdist.report.selection import cost_plot, costs, work_unit
 from sentdist.report.style import Drawing, SystemStyles, styles_of
-from sentdist.report.sweep_rows import RELATION, SweepRows, table_rows
+from sentdist.report.sweep_rows import SweepRows, table_rows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
-from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord
 from sentdist.text import PALETTE
 
-FIRST_FIGURES = ("differences", "learning")  # shown on the page; all others are folded away
 LEAST_CELLS = 4  # of a heat map; fewer cells are not drawn
+COUNTED = frozenset(kind for kind, stage in STAGES.items() if stage.purpose == "training")  # stages that cost
 Spot = TypeVar("Spot")
 Score = Callable[[ResultRow], float | None]  # of a row in the leading column
 
 
-def sweep_drawings(
-    sweep: SweepRecord, store: ArtifactStore, records: dict[str, Record], *, scored: SweepRows, tables: list[ResultTable]
-) -> Iterator[Drawing]:
-    """Yield all figures for which the sweep has numbers."""
+def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: SweepRows, tables: list[ResultTable]) -> Iterator[Drawing]:
+    """Yield all figures for which the sweep has numbers: `differences` and `learning` first."""
     headline = tables[0]
-    unit = score_unit(headline)
+    unit, score = score_unit(headline), headline.lead_score
     rows = next(table_rows(scored)).rows
-    score = headline.lead_score
-    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.of_kind("sts") else None
-    yield from _regulators(rows, score, scored.facts, unit, paper=printed)
-    yield from _grid(rows, score, scored.facts, unit)
-    yield from _thresholds(rows, score, scored.facts, unit)
-    yield from _loss_shapes(scored)
-    compared = [one for one in headline.comparisons if one.relation == "baseline"]
-    measured = {one.system: one.differences[headline.lead] for one in compared if headline.lead in one.differences}
-    if measured:
-        rows_of = headline.references
-        yield forest_plot(measured, baseline=rows_of.words, unit=f"difference: {unit}", against=rows_of.own, apart=rows_of.apart)
-        yield from _task_forest(headline)
+    yield from _differences(headline, [headline.lead], unit, name="differences")
     scores: dict[str, list[float]] = {}
     for row in rows:
         if (mean := score(row)) is not None:
@@ -66,20 +44,56 @@ def sweep_drawings(
     systems = _shown_first(scores, scored.facts, headline.baseline)
     styles = _styles(sweep, systems)
     if scored.curves:
-        curves = _readable(scored.curves, systems)
         objectives = {label: facts.objective for label, facts in scored.facts.items() if facts.objective is not None}
         num_systems = len({curve.label for curve in scored.curves})
-        yield learning_curves(curves, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
-    if spent := list(costs(sweep, records, scores)):
+        shown = _readable(scored.curves, systems)
+        yield learning_curves(shown, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
+    if len(tasks := [column for column in headline.columns if column != AVERAGE]) > 1:
+        yield from _differences(headline, tasks, headline.unit, name="differences-by-task")
+    printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.of_kind("sts") else None
+    yield from _regulators(rows, score, scored.facts, unit, paper=printed)
+    yield from _grid(rows, score, scored.facts, unit)
+    yield from _thresholds(rows, score, scored.facts, unit)
+    spent = [one for one in costs(sweep, records, scores) if one.system in systems[: len(PALETTE)]]
+    if spent:
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), styles=styles)
-    yield from cloud_drawings(sweep, store, records, systems=systems, styles=styles)
-    yield from relation_drawings(sweep, records, styles=styles)
-    if scored.useb_by_relation:
-        alone = {row.label for row in scored.useb} - {
-            row.label.removesuffix(f", {row.params[RELATION]}") for row in scored.useb_by_relation
-        }
-        yield relations_alone(scored.useb_by_relation, [row for row in scored.useb if row.label in alone], styles=styles)
-    yield from probe_drawings(sweep, records)
+    yield from relation_drawings(sweep, records)
+
+
+def _differences(table: ResultTable, columns: list[str], unit: str, *, name: str) -> Iterator[Drawing]:
+    """The comparison of each row with its reference in these columns."""
+    differences = {
+        one.system: {column: found for column in columns if (found := one.differences.get(column)) is not None}
+        for one in table.comparisons
+        if one.relation == "baseline"
+    }
+    known = {system: found for system, found in differences.items() if found}
+    if known:
+        yield forest_plot(known, columns=columns, references=table.references, unit=f"difference: {unit}", name=name)
+
+
+def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
+    """Yield the costs of the cells whose stages are all finished; `scores`: cell -> scores of its seeds."""
+    mentions, trials = sweep.mentions, sweep.cells
+    for cell, values in scores.items():
+        needed = [[key for key in trial.stages if sweep.places[key].partition("/")[0] in COUNTED] for trial in trials.get(cell, ())]
+        if not values or not needed or not all(key in records for keys in needed for key in keys):
+            continue
+        alone = [sum(work(records[key]) for key in keys) for keys in needed]
+        shared = [sum(work(records[key]) / mentions[key] for key in keys) for keys in needed]
+        yield Cost(system=cell, scores=values, alone_s=sum(alone) / len(alone), shared_s=sum(shared) / len(shared), num_trials=len(needed))
+
+
+def work(record: Record) -> float:
+    """Return seconds × workers of a training, or the seconds of any other stage."""
+    workers = record.runtime.get("workers", 1) if record.kind == "train" else 1
+    return record.seconds * (workers if isinstance(workers, int) else 1)
+
+
+def work_unit(records: Mapping[str, Record]) -> str:
+    """Return the unit of `work`: GPU-seconds if every training worker had one GPU, else worker-seconds."""
+    gpus = {record.runtime.get("gpus_per_worker") for record in records.values() if record.kind == "train"}
+    return "GPU-seconds" if gpus == {1.0} else "worker-seconds"
 
 
 def score_unit(table: ResultTable) -> str:
@@ -103,20 +117,6 @@ def _kind(task: str, recipe: Mapping[str, Json]) -> str:
     corpus = recipe["corpus"]
     assert isinstance(corpus, dict)
     return kind_of_rows(cast(Shape, corpus["shape"]))
-
-
-def _task_forest(table: ResultTable) -> Iterator[Drawing]:
-    """The comparison of each row with its reference on each task, if there are several tasks."""
-    tasks = [column for column in table.columns if column != AVERAGE]
-    differences = {
-        one.system: {task: found for task in tasks if (found := one.differences.get(task)) is not None}
-        for one in table.comparisons
-        if one.relation == "baseline"
-    }
-    known = {system: found for system, found in differences.items() if found}
-    if known and len(tasks) > 1:
-        rows_of = table.references
-        yield task_forest(known, baseline=rows_of.words, tasks=tasks, unit=table.unit, against=rows_of.own, apart=rows_of.apart)
 
 
 def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:
@@ -154,7 +154,12 @@ def _regulators(
             places.setdefault(known.num_regulators, []).append(row)
     scores = _scores_of_cells(places, score)
     if len([count for count in scores if count]) > 1:
-        yield regulators_curve(scores, paper=paper, unit=unit)
+        panels: dict[str, Series] = {"This run": {"ours": {float(count): found for count, found in scores.items()}}}
+        if paper:
+            panels["The paper, Table 4"] = {"paper": {float(count): [found] for count, found in paper.items()}}
+        caption = "Score against the number of regulators (2 × entropy encoders)."
+        caption += " Both panels span the same number of points; levels differ because encoder and data differ." if paper else ""
+        yield curves(panels, x="regulators", unit=unit, name="regulators", caption=caption)
 
 
 def _is_regulated(facts: CellFacts) -> bool:
@@ -174,7 +179,8 @@ def _grid(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], 
             places.setdefault((str(known.batch_size), "{" + ", ".join(f"{phi:g}" for phi in known.phis) + "}"), []).append(row)
     scores = _scores_of_cells(places, score)
     if len(scores) >= LEAST_CELLS:
-        yield heat_map(scores, unit=unit)
+        caption = f"{unit[0].upper()}{unit[1:]} by batch size and φ set, mean over seeds; bold: the best."
+        yield heat_map({"": scores}, titles=("batch size", "φ set"), unit=unit, name="grid", caption=caption)
 
 
 def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> dict[Spot, list[float]]:
@@ -187,20 +193,18 @@ def _scores_of_cells(places: Mapping[Spot, list[ResultRow]], score: Score) -> di
 
 def _thresholds(rows: Sequence[ResultRow], score: Score, facts: dict[str, CellFacts], unit: str) -> Iterator[Drawing]:
     """Score over slope and threshold, a figure for each method that has a grid of both."""
-    surfaces: dict[str, dict[ThresholdCell, list[float]]] = {}
+    surfaces: dict[str, dict[str, dict[tuple[float, float], list[float]]]] = {}
     for row in rows:
-        regression, mean = regression_facts(facts[row.label]), score(row)
-        cell = None if regression is None else regression.cell
-        if cell is not None and mean is not None:
-            surfaces.setdefault(row.method, {}).setdefault(cell, []).append(mean)
-    for method, cells in surfaces.items():
-        if len({(cell.slope, cell.threshold) for cell in cells}) >= LEAST_CELLS:
-            yield threshold_surfaces(cells, unit=unit, name=f"thresholds-{method}")
-
-
-def _loss_shapes(scored: SweepRows) -> Iterator[Drawing]:
-    """The shapes of the regression losses that a sweep compares; a grid of slopes has too many to distinguish."""
-    regressions = [regression_facts(facts) for facts in scored.facts.values()]
-    shapes = list(dict.fromkeys(one.shape for one in regressions if one is not None and one.shape is not None))
-    if 1 < len(shapes) <= len(PALETTE):
-        yield loss_shapes(shapes)
+        found, mean = regression_of(facts[row.label]), score(row)
+        if found is not None and found.slope is not None and found.threshold is not None and mean is not None:
+            panel = f"{TITLES.get(found.loss, found.loss)}, {found.boundary}"
+            cells = surfaces.setdefault(row.method, {}).setdefault(panel, {})
+            cells.setdefault((found.slope, found.threshold), []).append(mean)
+    for method, panels in surfaces.items():
+        if len({cell for cells in panels.values() for cell in cells}) >= LEAST_CELLS:
+            named = {
+                title: {(f"{slope:g}", f"{threshold:g}"): cells[slope, threshold] for slope, threshold in sorted(cells)}
+                for title, cells in panels.items()
+            }
+            caption = f"{unit[0].upper()}{unit[1:]} by slope k and threshold x0, mean over seeds, one scale for all panels; bold: the best."
+            yield heat_map(named, titles=("slope k", "threshold x0"), unit=unit, name=f"thresholds-{method}", caption=caption)

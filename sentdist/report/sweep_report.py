@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import StoreError, listed
 from sentdist.plan.recipe import recipe_text
-from sentdist.plan.stage import as_number
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.citations import works_of_sweep
 from sentdist.report.comparisons import GridBaseline
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
-from sentdist.report.method_figures import LINK_HEADER, link_table
+from sentdist.report.method_figures import GEOMETRY_HEADER, LINK_HEADER, PROBES, geometry_rows, link_rows, means_table, results_of
 from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
 from sentdist.report.printed import SideBySide, tables_of
 from sentdist.report.score_rows import ResultRow
-from sentdist.report.search.blocks import search_part
-from sentdist.report.search.facts import SearchFacts, search_facts
+from sentdist.report.search import SearchFacts, search_facts, search_part
 from sentdist.report.selection import (
     SELECTION_HEADER,
     SELECTION_TITLE,
@@ -30,10 +28,10 @@ from sentdist.report.selection import (
     selection_sentence,
 )
 from sentdist.report.style import Drawing
-from sentdist.report.sweep_drawings import FIRST_FIGURES, dev_unit, sweep_drawings
+from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, test_columns, tests_of, to_csv
-from sentdist.report.templating import Block, render
+from sentdist.report.templating import Block, html_page, render
 from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline, confirmed_name
 from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
@@ -41,8 +39,12 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
 from sentdist.text import Citation
 
-STAGE_HEADER = ["stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing"]
-GEOMETRY_HEADER = ["system", "alignment ↓", "uniformity ↓", "mean cosine", "effective rank"]
+FIRST_FIGURES = {"differences": "Differences", "learning": "Learning curves"}  # shown on the page; all others are folded away
+STAGE_HEADER = ("stage", "mentioned by trials", "different", "finished", "seconds of work", "seconds spared by sharing")
+PROBES_NOTE = (
+    "What linear probes predict from each part, on held-out sentences (0: nothing, 1: all), means over seeds. Tags belong in the tag "
+    "channels, words in the word channels; adversaries work against the others."
+)
 LINK_NOTE = (
     "Rank of the true tail of a (head, relation) among held-out tails, without other true tails, ties at their "
     "mean rank; × 100, means over seeds."
@@ -51,22 +53,21 @@ LINK_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPage:
-    """The values that the templates of a sweep or search use.
+    """The values that the template of a sweep or search uses.
 
     Args:
-        lead: sentences on the findings.
+        lead: sentences on the findings; `rests_on`: number of seeds and test items, in words.
         about: the question that the sweep asks.
-        first: blocks before the tables.
-        details: blocks below tables and figures, folded away.
+        first: blocks after the tables.
+        details: blocks at the end, folded away in HTML.
     """
 
     title: str
     lead: tuple[str, ...]
+    rests_on: str = ""
     about: str = ""
-    facts: Mapping[str, str]
-    first: tuple[Block, ...] = ()
     tables: tuple[ResultTable, ...] = ()
-    drawings: tuple[Drawing, ...] = ()
+    first: tuple[Block, ...] = ()
     printed: tuple[SideBySide, ...] = ()
     details: tuple[Block, ...] = ()
     recipe: str
@@ -125,38 +126,43 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     grid = _grid_baseline(sweep, records) if search is None else None  # finalists of a search are compared with the one that dev chose
     tables = list(result_tables(sweep, scored, leaks, baseline=baseline, grid=grid))
     if search is None:
+        part = None
         fresh = _confirmed(store, sweep)
         lead, basis = _found(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
-        part = None
         chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
-        part, chosen = search_part(search, tables[0], dev_unit=dev_unit(sweep.recipe), links=links or {}), ""
+        part, chosen = search_part(search, tables[0], links=links or {}), ""
         lead, basis = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
-    drawings = list(sweep_drawings(sweep, store, records, scored=scored, tables=tables))
+    drawings = list(sweep_drawings(sweep, records, scored=scored, tables=tables))
     used = citations.cite([*works_of_sweep(scored, records, tables), *(part.works if part else ())])
+    facts = page_facts(sweep, records, scored.facts.values())
     page = SweepPage(
-        title=sweep.name,
-        lead=lead,
-        about=sweep.about,
-        facts={
-            **page_facts(sweep, records, scored.facts.values()),
-            **({"test items": f"{tables[0].num_items[tables[0].lead]:,}"} if tables[0].lead in tables[0].num_items else {}),
-            **(part.facts if part else {}),
-        },
-        first=part.first if part else (),
-        tables=tuple(tables),
-        drawings=tuple(one for one in drawings if one.name in FIRST_FIGURES),
+        title=sweep.name, lead=lead, rests_on=basis, about=sweep.about, tables=tuple(tables),
+        first=(
+            *(Block(title=FIRST_FIGURES[one.name], drawings=(one,)) for one in drawings if one.name in FIRST_FIGURES),
+            *((part.block,) if part else ()),
+        ),
         printed=tuple(_printed(sweep, scored, tables)),
         details=(
+            Block(title="Setup", tables=((("", ""), [*facts.items()]),)),
             *_differences(tables),
-            *(part.rest if part else ()),
             *_details(sweep, records, tables[0], leaks, chosen),
             *_further(drawings, [trial.name for trial in scored.unfinished]),
         ),
-        recipe=recipe_text(sweep.recipe),
-        citations=tuple(used),
-    )
-    return replace(_report(page, {**_files(tables, drawings, used), **(part.files if part else {})}), rests_on=basis)
+        recipe=recipe_text(sweep.recipe), citations=tuple(used),
+    )  # fmt: skip
+    return _report(page, drawings, {**_files(tables, drawings, used), **(part.files if part else {})})
+
+
+def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping[str, str] | None = None) -> str:
+    """Put the report of a sweep or search under `reports/` in the store and into a local folder; return the URI of its page.
+
+    Raises:
+        StoreError: as `report_sweep`; or the store cannot be written.
+    """
+    report_sweep(store, name, links=links).write(folder)
+    store.files.write_folder(folder, f"reports/{name}")
+    return f"{store.files.uri(f'reports/{name}')}/report.html"
 
 
 def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
@@ -198,23 +204,18 @@ def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, .
 def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
     """The report of a search without scored finalists."""
     record = facts.record
-    part = search_part(facts, None, dev_unit=dev_unit(record.recipe), links=links)
+    part = search_part(facts, None, links=links)
     used = citations.cite(part.works)
     page = SweepPage(
-        title=record.name, lead=part.lead, facts=part.facts, first=part.first, details=part.rest, recipe=recipe_text(record.recipe),
-        citations=tuple(used),
+        title=record.name, lead=part.lead, first=(part.block,), recipe=recipe_text(record.recipe), citations=tuple(used)
     )  # fmt: skip
-    return _report(page, {**part.files, "citations.bib": citations.to_bibtex(used)})
+    return _report(page, (), {**part.files, "citations.bib": citations.to_bibtex(used)})
 
 
-def _report(page: SweepPage, files: dict[str, str | bytes]) -> Report:
-    return Report(
-        name=page.title,
-        lead="\n".join(page.lead),
-        markdown=render("sweep.md.jinja", page=page),
-        html=render("sweep.html.jinja", page=page),
-        files=files,
-    )
+def _report(page: SweepPage, drawings: Sequence[Drawing], files: dict[str, str | bytes]) -> Report:
+    markdown = render("sweep.md.jinja", page=page)
+    html = html_page(markdown, drawings)
+    return Report(name=page.title, lead="\n".join(page.lead), markdown=markdown, html=html, rests_on=page.rests_on, files=files)
 
 
 def result_tables(
@@ -266,7 +267,7 @@ def _differences(tables: Sequence[ResultTable]) -> Iterator[Block]:
     """Every tested difference of every table."""
     for table in tables:
         if rows := tests_of(table):
-            yield Block(title=f"All differences from {table.references.title}: {table.title}", header=test_columns(table), rows=rows)
+            yield Block(title=f"All differences from {table.references.title}: {table.title}", tables=((test_columns(table), rows),))
 
 
 def _further(drawings: Sequence[Drawing], unfinished: Sequence[str]) -> Iterator[Block]:
@@ -306,32 +307,20 @@ def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str
     return rows
 
 
-def _geometry_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str]]:
-    """Alignment, uniformity and mean cosine of every cell, means over its finished trials."""
-    rows = []
-    for cell, trials in sweep.cells.items():
-        done = [records[trial.key].results for trial in trials if trial.key in records]
-        task = "geometry" if any("geometry.uniformity" in results for results in done) else "geometry-stsb"
-        names = [f"{task}.{measure}" for measure in TASK_KINDS["geometry"].shown]
-        values = [[one for results in done if (one := as_number(results.get(name))) is not None] for name in names]
-        if all(values):
-            means = [sum(value) / len(value) for value in values]
-            rows.append([cell, *(f"{mean:.1f}" if abs(mean) >= 10 else f"{mean:.3f}" for mean in means)])
-    return rows
-
-
 def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
-    """The blocks below tables and figures."""
+    """The blocks on choice, leaks, geometry, links, probes and stages."""
     if cells := chosen_cells(sweep, records, table):
         said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.lead), chosen))
-        yield Block(title=SELECTION_TITLE, said=tuple(said), header=SELECTION_HEADER, rows=selection_rows(cells))
+        yield Block(title=SELECTION_TITLE, said=tuple(said), tables=((SELECTION_HEADER, selection_rows(cells)),))
     if any(trial.train for trial in sweep.trials):
-        yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), header=LEAKS_HEADER, rows=leaks.rows)
-    if geometry := _geometry_rows(sweep, records):
-        yield Block(title="Geometry", header=GEOMETRY_HEADER, rows=geometry)
-    printed = {} if sweep.paper is None else tables_of(sweep.paper).links
-    if links := link_table(sweep, records, printed=printed):
-        yield Block(title="Link prediction", said=(LINK_NOTE,), header=LINK_HEADER, rows=links)
+        yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), tables=((LEAKS_HEADER, leaks.rows),))
+    results = results_of(sweep, records)
+    if geometry := geometry_rows(results):
+        yield Block(title="Geometry", tables=((GEOMETRY_HEADER, geometry),))
+    if links := link_rows(results, printed={} if sweep.paper is None else tables_of(sweep.paper).links):
+        yield Block(title="Link prediction", said=(LINK_NOTE,), tables=((LINK_HEADER, links),))
+    if probes := means_table(results, list(PROBES)):
+        yield Block(title="Probes", said=(PROBES_NOTE,), tables=((("system", *PROBES.values()), probes),))
     other = not_understood(records)
     unread = (f"Of another version, with fields that this one does not know, so only times are read: {listed(other)}.",) if other else ()
-    yield Block(title="Stages", said=unread, header=STAGE_HEADER, rows=_stage_rows(sweep, records))
+    yield Block(title="Stages", said=unread, tables=((STAGE_HEADER, _stage_rows(sweep, records)),))

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from sentdist.errors import DataError, counted
+from sentdist.errors import counted
 from sentdist.evaluation.significance import BestRows, Difference, Summary, may_be_best
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
@@ -131,7 +130,7 @@ class ResultTable:
     @property
     def num_tests(self) -> int:
         """Number of comparisons for which intervals and p are corrected."""
-        return sum(one.p is not None for pair in self.comparisons if pair.relation != "preceding" for one in pair.differences.values())
+        return sum(one.p is not None for pair in self.comparisons for one in pair.differences.values())
 
     def verdict(self, label: str) -> str:
         """Return the comparison of `compared` as a sentence; "" if there is none."""
@@ -167,30 +166,22 @@ def build_table(
 ) -> ResultTable:
     """Aggregate rows into a table.
 
-    Compared rows are also tested against the row above, for the CSV.
-
     Args:
         baseline: label of the row that arrows refer to.
         grid: arrows refer to the row at the same grid point, see `references`.
         exploratory: label -> why rows are missing; rows with fewer seeds than others are found here.
         leaked: (label, column) -> test items in its training data.
-
-    Raises:
-        DataError: the baseline is not among the rows, or no row has a column.
     """
     systems, tasks = group_rows(given.rows), given.columns
-    _check(systems, tasks, baseline, given.title)
     columns = (*tasks, AVERAGE) if given.average else tuple(tasks)
     statistics = table_columns(systems, dict.fromkeys(tasks, given.measure), average=given.average)
     doubts = _doubts(systems, exploratory or {})
     rows_of = references(systems, baseline, grid)
-    in_order = [(system.label, above.label) for above, system in itertools.pairwise(systems) if given.is_compared]
     to_baseline, to_chosen = _to_references(systems, rows_of, statistics, tasks)
-    to_preceding = compare(systems, in_order, statistics, relation="preceding", tasks=tasks)
     made = ResultTable(
         title=given.title, unit=given.measure.unit, columns=columns,
         lines=tuple(_lines(systems, columns, rows_of, to_baseline, statistics, doubts, leaked or {})), baseline=baseline,
-        references=rows_of, comparisons=(*to_baseline, *to_chosen, *to_preceding), notes=(), num_items=statistics.num_items,
+        references=rows_of, comparisons=(*to_baseline, *to_chosen), notes=(), num_items=statistics.num_items,
         of_task=given.of_task,
     )  # fmt: skip
     return replace(made, notes=tuple(_notes(given, systems, statistics, rows_of, num_tests=made.num_tests, is_leaked=bool(leaked))))
@@ -335,23 +326,6 @@ def _varied(statistics: TableColumns, *, has_seeds: bool) -> str:
     )
 
 
-def _check(systems: Sequence[SystemRows], tasks: Sequence[str], baseline: str | None, title: str) -> None:
-    labels = [system.label for system in systems]
-    if not systems or not tasks:
-        raise DataError(where=f"table {title!r}", found="no rows or no tasks", expected="at least one of each", remedy="Evaluate first.")
-    if baseline is not None and baseline not in labels:
-        raise DataError(
-            where=f"table {title!r}: baseline", found=repr(baseline), expected=f"one of {labels}", remedy="Name the row by its label."
-        )
-    scored = {task for system in systems for row in system.rows for task in row.scores}
-    unknown = [task for task in tasks if task not in scored]
-    if unknown:
-        raise DataError(
-            where=f"table {title!r}: tasks", found=f"{unknown}, for which no row has a score", expected=f"some of {sorted(scored)}",
-            remedy="Check the spelling, or evaluate this task.",
-        )  # fmt: skip
-
-
 def _range(numbers: Sequence[int]) -> str:
     return str(numbers[0]) if len(numbers) == 1 else f"up to {numbers[-1]}"
 
@@ -382,7 +356,7 @@ def test_columns(table: ResultTable) -> tuple[str, ...]:
 
 def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
     """Return a row per difference from a reference, under `test_columns`."""
-    found = [(one, row) for one in table.comparisons if one.relation != "preceding" for row in _tests(one)]
+    found = [(one, row) for one in table.comparisons for row in _tests(one)]
     return [(row[0], one.other, *row[1:]) if table.references.own else row for one, row in found]
 
 
@@ -399,21 +373,6 @@ def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
         mean, interval = f"{comparison.differences[AVERAGE].difference:+.2f}", f"{tasks.low:+.2f} to {tasks.high:+.2f}"
         p = p_text(tasks.p).removeprefix("= ")
         yield comparison.system, AVERAGE, mean, interval, p, "", "other tasks like these; not corrected"
-
-
-def tooltip(cell: Cell, line: Line) -> str:
-    """Return the tooltip of a cell: its interval, and its difference from the reference with p."""
-    parts = []
-    if cell.interval is not None:
-        parts.append(f"95 % interval over {SPEAKS_OF[cell.interval.about]}: {cell.interval.low:.2f} to {cell.interval.high:.2f}")
-    if (found := cell.against_baseline) is not None:
-        text = f"{found.difference:+.2f} against {line.reference or 'the baseline'}"
-        if found.low is not None and found.high is not None and found.table_p is not None:
-            text += f" ({found.low:+.2f} to {found.high:+.2f}), p {p_text(found.table_p)}"
-        elif found.reason:
-            text += f" ({found.reason})"
-        parts.append(text)
-    return "; ".join(parts)
 
 
 def num_seeds(line: Line) -> str:

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -43,15 +44,6 @@ class RunningServer:
     @property
     def is_alive(self) -> bool:
         return self._process() is not None
-
-    def option(self, name: str) -> str | None:
-        """Return the value after option `name` in its command line; None if absent or not running."""
-        process = self._process()
-        try:
-            command = [] if process is None else process.cmdline()
-        except psutil.Error:
-            command = []
-        return command[command.index(name) + 1] if name in command else None
 
     def _process(self) -> psutil.Process | None:
         try:
@@ -109,28 +101,16 @@ def noted(path: Path) -> RunningServer | None:
 
 
 def launch(
-    name: str,
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    log: Path,
-    *,
-    ports: Mapping[str, int],
-    folder: str = "",
+    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, ports: Mapping[str, int], folder: str = "",
     cwd: Path | None = None,
-) -> RunningServer:
+) -> RunningServer:  # fmt: skip
     """Start a server in a new session, so that Ctrl-C does not reach it, with a umask that keeps its files private."""
     mark = secrets.token_hex(8)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command,
-            env={**environment, MARK: mark},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            umask=0o077,
-            cwd=cwd,
-        )
+            command, env={**environment, MARK: mark}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd,
+            start_new_session=True, umask=0o077,
+        )  # fmt: skip
     process.returncode = 0  # it outlives this command, which does not wait for it
     try:
         began = psutil.Process(process.pid).create_time()
@@ -139,41 +119,34 @@ def launch(
     return RunningServer(name=name, pid=process.pid, began=began, mark=mark, ports=dict(ports), folder=folder)
 
 
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return False
-
-
 def end(servers: Iterable[RunningServer]) -> None:
     """Terminate these servers, kill what is left of them after 5 s, and remove their folders.
 
     Only folders in this user's private one (`ray_folder`) are removed.
     """
     servers = list(servers)
-    known = {server.name: server.processes() for server in servers}
+    known = [process for server in servers for process in server.processes()]
     roots = [process for server in servers if (process := server._process()) is not None]
     for process in roots:
-        try:
+        with suppress(psutil.Error):
             process.terminate()
-        except psutil.Error:
-            continue
-    until = time.monotonic() + END_S
-    while time.monotonic() < until and any(server.is_alive for server in servers):
-        time.sleep(0.1)
-    left = [process for server in servers for process in (*known[server.name], *server.processes())]
+    _wait_for_end(roots)
+    left = {*known, *(process for server in servers for process in server.processes())}
     for process in left:
-        try:
+        with suppress(psutil.Error):
             process.kill()  # psutil checks that the pid was not reused
-        except psutil.Error:
-            continue
-    until = time.monotonic() + END_S
-    while time.monotonic() < until and any(_lives(process) for process in left):
-        time.sleep(0.05)
+    _wait_for_end(left)
     for server in servers:
         if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(server.folder, ignore_errors=True)
+
+
+def _wait_for_end(processes: Iterable[psutil.Process]) -> None:
+    """Wait at most `END_S`; a zombie has ended, which `psutil.wait_procs` would wait for where nothing reaps it."""
+    until, left = time.monotonic() + END_S, list(processes)
+    while left and time.monotonic() < until:
+        time.sleep(0.05)
+        left = [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 MOST_BYTES = 10_000
@@ -243,65 +216,29 @@ class Port:
     option: str  # the option of `command` that sets another port
     command: str = "sentdist up"
 
-    @property
-    def variable(self) -> str:
-        return f"SENTDIST_{self.option.removeprefix('--').replace('-', '_').upper()}"
-
     def need(self) -> None:
-        """Check that the port is free.
-
-        Raises:
-            ServerError: it is in use; names the process.
-        """
+        """Raise ServerError if the port is not free."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((HOST, self.number))
-                return
             except OSError as error:
-                trouble = error
-        taken = f"it in use by {_owner(self.number)}" if trouble.errno != 13 else "that only root may listen there"
-        raise ServerError(
-            where=f"port {self.number}, wanted by {self.who}",
-            found=taken,
-            expected="a free port",
-            remedy=f"Stop it, or choose another port: {self.command} {self.option} {free_port()}"
-            + (f" ({self.variable} does the same)." if self.command == "sentdist up" else "."),
-        )
+                raise ServerError(
+                    where=f"port {self.number}, wanted by {self.who}", found=str(error.strerror), expected="a free port",
+                    remedy=f"Stop what uses it, or choose another port: {self.command} {self.option} {free_port()}",
+                ) from None  # fmt: skip
 
 
 def free_port() -> int:
     """Return a free port outside the ephemeral range, since a server may take a minute until it listens."""
-    for number in random.SystemRandom().sample(LASTING, 50):
-        if _is_free(number):
-            return number
-    with socket.socket() as one:
-        one.bind((HOST, 0))
-        return int(one.getsockname()[1])
-
-
-def _is_free(number: int) -> bool:
-    with socket.socket() as probe:
-        try:
+    while True:
+        number = random.SystemRandom().choice(LASTING)
+        with socket.socket() as probe, suppress(OSError):
             probe.bind((HOST, number))
-        except OSError:
-            return False
-        return True
+            return number
 
 
 def answers(url: str, *, token: str | None = None) -> bool:
     """Return whether a server answers with status 200 within 3 s."""
     reply = get(url, authorization=f"Bearer {token}" if token else None, timeout_s=ANSWER_S)
     return reply is not None and reply.status == 200
-
-
-def _owner(number: int) -> str:
-    """The process that listens there, if this user may see it."""
-    for process in psutil.process_iter(["name"]):
-        try:
-            connections = process.net_connections(kind="tcp")
-        except (psutil.Error, OSError):
-            continue
-        if any(one.status == psutil.CONN_LISTEN and one.laddr.port == number for one in connections):
-            return f"process {process.pid} ({process.info['name']})"
-    return "another program"

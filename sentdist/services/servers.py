@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import shutil
 import socket
@@ -21,7 +20,6 @@ from sentdist.services.state import SERVERS, USER, State, make_secret, ray_folde
 from sentdist.text import PrintLine, without_secrets
 
 START_S = 300.0  # a busy machine with a slow disk takes 60 s
-ANSWER_S = 20.0  # for a server that was found again
 SAY_EVERY_S = 10.0
 PAUSE_S = 0.3
 RAY_ATTEMPTS = 3  # Ray gives its own node 30 s, which a machine that is busy with other work may exceed
@@ -47,13 +45,6 @@ class Hardware:
     metrics: bool = False  # open its ports for Prometheus, which require no token
 
 
-@dataclass(kw_only=True)
-class _Starting:
-    server: str
-    attempt: int = 1
-    is_ready: bool = False
-
-
 def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
     """Start the servers that do not run, and return when both answer (at most `START_S`); prints a line at least every 10 s.
 
@@ -69,23 +60,21 @@ def up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
 
 
 def _up(state: State, hardware: Hardware, print_line: PrintLine) -> None:
-    to_start = [server for server in SERVERS if not _found_again(state, server, print_line)]
+    to_start = [server for server in SERVERS if not _runs(state, server, print_line)]
     if "ray" not in to_start and hardware != Hardware():
         print_line("Ray keeps the resources that it was started with: run `sentdist down` first to change them.")
     for server in to_start:
         for port in _ports(state, server):
             port.need()
     state.write_env()
-    starting: list[_Starting] = []
     try:
         for server in to_start:
             print_line(f"Starting {TITLES[server]} at {_address(state, server)} …")
             _start(state, server, hardware)
-            starting.append(_Starting(server=server))
-        _wait(starting, state, hardware, print_line)
+        _wait(to_start, state, hardware, print_line)
     except BaseException:  # also Ctrl-C: no half-started server is left
-        for one in starting:
-            _give_up(state, one.server)
+        for server in to_start:
+            _give_up(state, server)
         raise
 
 
@@ -110,18 +99,18 @@ def examine(state: State, environment: MutableMapping[str, str]) -> Iterator[tup
     If the shell names no servers, their addresses are added to `environment`, so that later checks use them.
     """
     state.check_owner()
-    noted = [server for server in SERVERS if state.running(server) is not None]
-    for server in noted:
-        running = state.running(server)
-        if running is not None and running.is_alive:
+    noted = {server: running for server in SERVERS if (running := state.running(server)) is not None}
+    for server, running in noted.items():
+        if running.is_alive:
             yield True, f"{TITLES[server]} runs as process {running.pid} at {_address(state, server)}"
-        elif running is not None:
+        else:
             yield False, f"{TITLES[server]}, process {running.pid}, has ended; its log: {state.log(server)}. `sentdist up` starts it again."
-    if noted and not any(name in environment for name in (*NAMED_BY, "RAY_API_SERVER_ADDRESS")):
+    named = [environment.get(name) for name in NAMED_BY]
+    if noted and not any((*named, environment.get("RAY_API_SERVER_ADDRESS"))):
         environment.update(state.addresses | {"RAY_ADDRESS": state.ray})
         yield True, "this shell does not know them yet: `source .sentdist/env`. The checks below use them."
-    elif noted and any(environment.get(name) != address for name, address in zip(NAMED_BY, (state.ray, state.mlflow), strict=True)):
-        others = ", ".join(f"{name}={without_secrets(environment.get(name, ''))}" for name in NAMED_BY)
+    elif noted and named != [state.ray, state.mlflow]:
+        others = ", ".join(without_secrets(one or "none") for one in named)
         yield True, f"this shell uses others ({others}); `source .sentdist/env` switches to these."
 
 
@@ -139,75 +128,55 @@ def _alone(state: State, print_line: PrintLine) -> Iterator[None]:
         yield
 
 
-def _found_again(state: State, server: str, print_line: PrintLine) -> bool:
-    """Whether it runs, answers and fits the request. Processes left by an ended server are stopped."""
+def _runs(state: State, server: str, print_line: PrintLine) -> bool:
+    """Whether it was started here and runs, at the ports that are asked for. What an ended server left is stopped."""
     running = state.running(server)
     if running is None:
         return False
     if not running.is_alive:
-        left = running.processes()
-        leaving = f"; stopping its {len(left)} remaining processes" if left else ""
-        print_line(f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}{leaving}.")
-        end([running])
-        state.note_file(server).unlink(missing_ok=True)
+        print_line(f"{TITLES[server]} of an earlier start has ended{_last_line(state, server)}.")
+        _give_up(state, server)
         return False
-    remedy = "Stop it with `sentdist down`, then run this again."
-    if dict(running.ports) != {name: getattr(state.ports, name) for name in running.ports}:
+    is_open = server != "mlflow" or state.password_file.exists()
+    if not is_open or dict(running.ports) != {name: getattr(state.ports, name) for name in running.ports}:
         places = ", ".join(f"{name} {port}" for name, port in running.ports.items())
-        raise ServerError(where=TITLES[server], found=f"it running at other ports ({places})", expected="those given", remedy=remedy)
-    if server == "mlflow" and not state.password_file.exists():
-        raise ServerError(where=str(state.password_file), found="nothing", expected="the password of the running MLflow", remedy=remedy)
-    until = time.monotonic() + ANSWER_S
-    while not _answers(state, server):
-        if not running.is_alive:
-            return _found_again(state, server, print_line)
-        if time.monotonic() > until:
-            raise ServerError(
-                where=f"{TITLES[server]} at {_address(state, server)}", expected="a server that answers",
-                found=f"process {running.pid}, which was started here and does not answer within {ANSWER_S:.0f} s",
-                remedy=f"{remedy} Its log: {state.log(server)}",
-            )  # fmt: skip
-        time.sleep(PAUSE_S)
+        raise ServerError(
+            where=TITLES[server], found=f"it running at other ports ({places})" if is_open else f"it running and no {state.password_file}",
+            expected="a server as asked for", remedy="Stop it with `sentdist down`, then run this again.",
+        )  # fmt: skip
     print_line(f"{TITLES[server]} is up already: {_address(state, server)}")
     return True
 
 
-def _wait(starting: list[_Starting], state: State, hardware: Hardware, print_line: PrintLine) -> None:
+def _wait(started: Sequence[str], state: State, hardware: Hardware, print_line: PrintLine) -> None:
+    """Wait until all answer; all must still run at the end. Ray that did not start within its 30 s is started again."""
     began = spoke_at = time.monotonic()
-    while not all(start.is_ready for start in starting):
-        for start in starting:  # also those that have answered: all must run at the end
-            running = state.running(start.server)
+    attempts, ready = 1, set[str]()
+    while len(ready) < len(started):
+        for server in started:
+            running = state.running(server)
             if running is None or not running.is_alive:
-                may_again = start.server == "ray" and start.attempt < RAY_ATTEMPTS
-                if not may_again or not (start.is_ready or "timed out during startup" in _log(state, "ray")):
-                    raise _ended(state, start.server)
-                print_line(f"Ray {'ended after its first answer' if start.is_ready else 'did not start within its 30 s'}; trying again …")
-                _give_up(state, "ray")
-                start.attempt, start.is_ready = start.attempt + 1, False
-                _start(state, "ray", hardware)
-            elif not start.is_ready and _is_ready(state, start.server):
-                start.is_ready = True
-                spoke_at = time.monotonic()
-                print_line(f"{TITLES[start.server]} answers after {spoke_at - began:.0f} s.")
-        now = time.monotonic()
-        waited_for = [start.server for start in starting if not start.is_ready]
+                if server != "ray" or attempts == RAY_ATTEMPTS or "timed out during startup" not in _log(state, server):
+                    raise _failed(state, server, f"that it ended while starting{_last_line(state, server)}")
+                print_line("Ray did not start within its 30 s; trying again …")
+                _give_up(state, server)
+                attempts += 1
+                _start(state, server, hardware)
+            elif server not in ready and (server != "ray" or "Ray runtime started" in _log(state, server)) and _answers(state, server):
+                ready.add(server)
+                print_line(f"{TITLES[server]} answers after {time.monotonic() - began:.0f} s.")
+        now, waited_for = time.monotonic(), [server for server in started if server not in ready]
         if waited_for and now - began > START_S:
-            server = waited_for[0]
-            raise ServerError(
-                where=f"{TITLES[server]} at {_address(state, server)}", found=f"no answer within {START_S:.0f} s",
-                expected="a server that answers", remedy=f"It was stopped. Its log: {state.log(server)}",
-            )  # fmt: skip
+            raise _failed(state, waited_for[0], f"no answer within {START_S:.0f} s")
         if waited_for and now - spoke_at > SAY_EVERY_S:
             spoke_at = now
             print_line(f"Waiting for {listed([TITLES[name] for name in waited_for])}: {now - began:.0f} s of at most {START_S:.0f} …")
         time.sleep(PAUSE_S)
 
 
-def _ended(state: State, server: str) -> ServerError:
-    return ServerError(
-        where=f"{TITLES[server]} at {_address(state, server)}", found=f"that it ended while starting{_last_line(state, server)}",
-        expected="a server that answers", remedy=f"Its log: {state.log(server)}",
-    )  # fmt: skip
+def _failed(state: State, server: str, found: str) -> ServerError:
+    where = f"{TITLES[server]} at {_address(state, server)}"
+    return ServerError(where=where, found=found, expected="a server that answers", remedy=f"It was stopped. Its log: {state.log(server)}")
 
 
 def _last_line(state: State, server: str) -> str:
@@ -239,17 +208,12 @@ def _ports(state: State, server: str) -> tuple[Port, ...]:
 def _check_fit(ports: Sequence[Port]) -> None:
     """Raise ServerError for a port that Ray's workers may use, which would end Ray while it starts, and for equal ports."""
     for port in ports:
-        if port.number in OF_WORKERS:
+        is_twice = [one.number for one in ports].count(port.number) > 1
+        if is_twice or port.number in OF_WORKERS:
             raise ServerError(
-                where=f"sentdist up {port.option}", found=f"{port.number}, which is reserved for Ray's workers",
-                expected=f"a port outside {OF_WORKERS[0]}-{OF_WORKERS[-1]}",
-                remedy=f"Give {port.who} another: {port.option} {free_port()} ({port.variable} does the same).",
-            )  # fmt: skip
-    for one, other in itertools.combinations(ports, 2):
-        if one.number == other.number:
-            raise ServerError(
-                where=f"sentdist up {one.option} and {other.option}", found=f"{one.number} twice", expected="different ports",
-                remedy=f"Give {other.who} another: {other.option} {free_port()} ({other.variable} does the same).",
+                where=f"sentdist up {port.option}", found=f"{port.number} {'twice' if is_twice else 'among the ports of workers'}",
+                expected=f"different ports outside {OF_WORKERS[0]}-{OF_WORKERS[-1]}, which Ray's workers use",
+                remedy=f"Give {port.who} another: {port.option} {free_port()}",
             )  # fmt: skip
 
 
@@ -261,19 +225,6 @@ def _answers(state: State, server: str) -> bool:
     if server == "mlflow":
         return answers(f"{state.mlflow}/health")
     return answers(f"{state.dashboard}/api/version", token=state.token_file.read_text().strip())
-
-
-def _is_ready(state: State, server: str) -> bool:
-    """Whether it answers; for Ray also its client server, the last process to listen, without which Ray ends."""
-    if server == "ray" and ("Ray runtime started" not in _log(state, "ray") or not _serves_clients(state)):
-        return False
-    return _answers(state, server)
-
-
-def _serves_clients(state: State) -> bool:
-    running = state.running("ray")
-    port = None if running is None else running.option("--ray-client-server-port")
-    return running is not None and (port is None or running.listens_at(int(port)))
 
 
 def _log(state: State, server: str) -> str:
@@ -323,19 +274,8 @@ def _start_mlflow(state: State) -> RunningServer:
     database = state.folder / "mlflow.db"
     write_ahead(database)
     (state.folder / "mlflow_auth.ini").write_text(AUTH.format(users=str(users).replace("%", "%%")))
-    command = [
-        sys.executable,
-        "-P",
-        "-m",
-        "mlflow",
-        "server",
-        "--app-name",
-        "basic-auth",
-        "--host",
-        HOST,
-        "--port",
-        str(state.ports.mlflow),
-    ]
+    command = [sys.executable, "-P", "-m", "mlflow", "server", "--app-name", "basic-auth", "--host", HOST]
+    command += ["--port", str(state.ports.mlflow)]
     command += ["--backend-store-uri", f"sqlite:///{database}", "--serve-artifacts", "--workers", "1"]
     command += ["--artifacts-destination", str(state.folder / "mlflow-artifacts")]
     return launch("mlflow", command, environment, state.log("mlflow"), ports={"mlflow": state.ports.mlflow}, cwd=state.log("mlflow").parent)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.errors import ServerError, first_line
+from sentdist.errors import ServerError
 from sentdist.services.processes import HOST, RunningServer, noted
 
 FOLDER = ".sentdist"
@@ -96,40 +96,20 @@ class State:
         return _noted_here(self.home, server)
 
     def check_owner(self) -> None:
-        """Check that the files of secrets and notes belong to this user.
-
-        Raises:
-            ServerError: a link, or another user's file.
-        """
-        for path in (self.folder, self.token_file, self.password_file, *map(self.note_file, SERVERS)):
-            try:
-                found = os.lstat(path)
-            except FileNotFoundError:
-                continue
-            if stat.S_ISLNK(found.st_mode) or found.st_uid != os.getuid():
-                raise ServerError(
-                    where=str(path), found="a link, or another user's file", expected="your own",
-                    remedy="Check who made it; remove it, or go to another folder.",
-                )  # fmt: skip
+        """Raise ServerError if others may enter the folder, and so change its secrets and notes."""
+        if os.path.lexists(self.folder):
+            private_folder(self.folder)
 
     def prepare(self) -> None:
         """Make the private folder with Ray's token.
 
         Raises:
-            ServerError: it cannot be written, or belongs to another user.
+            ServerError: it cannot be made, or others may enter it.
         """
-        self.check_owner()
-        try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (self.folder / "logs").mkdir(exist_ok=True)
-            self.folder.chmod(0o700)  # shared results: --store elsewhere
-            (self.folder / ".gitignore").write_text("*\n")  # keeps secrets and results out of repositories and of jobs' packages
-            make_secret(self.token_file)
-        except OSError as error:
-            raise ServerError(
-                where=str(self.folder), found=first_line(error), expected="a writable folder of yours",
-                remedy="Go to another folder, or correct its permissions.",
-            ) from None  # fmt: skip
+        private_folder(self.folder)  # shared results: --store elsewhere
+        (self.folder / "logs").mkdir(exist_ok=True)
+        (self.folder / ".gitignore").write_text("*\n")  # keeps secrets and results out of repositories and of jobs' packages
+        make_secret(self.token_file)
 
     @property
     def addresses(self) -> dict[str, str]:
@@ -221,50 +201,34 @@ def make_secret(path: Path, *, num_bytes: int = 32) -> str:
 
 LONGEST = 38  # characters: paths of sockets may have 107, of which Ray's names take up to 69
 TEMP = "SENTDIST_TEMP"
-UIDS = Path("/proc/self/uid_map")  # columns: first uid inside, first uid outside, count
-OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 
 
 def private_folder(path: Path, *, variable: str = TEMP) -> Path:
-    """Make a folder with mode 700, or accept this user's folder of that mode if others cannot replace it or its parents.
+    """Make a folder with mode 700, or accept this user's folder of that mode.
 
-    Ray's own folders are open to all users, who could replace the package of a job, which runs as its owner. In a container with one user
-    (Apptainer), all others, including root, have one uid, which parents may have there. variable: names another place, for errors.
+    Ray's own folders are open to all users, who could replace the package of a job, which runs as its owner.
+
+    Args:
+        variable: names another place, for errors.
 
     Raises:
         ServerError: it is something else, or cannot be made.
     """
     path = Path(os.path.abspath(path))
-    elsewhere = f"Check what it is and who made it, or choose another place: {variable}=/path/to/a/folder/of/yours."
+    found = None
     try:
-        os.mkdir(path, 0o700)
-    except FileExistsError:
-        pass
+        path.mkdir(mode=0o700, exist_ok=True)
+        is_at = os.lstat(path)
+        if stat.S_ISLNK(is_at.st_mode) or is_at.st_uid != os.getuid():
+            found = "a symbolic link, or a folder of another user"
+        elif stat.S_IMODE(is_at.st_mode) & 0o077:
+            found = f"mode {stat.S_IMODE(is_at.st_mode):o}"
     except OSError as error:
-        raise _refused(path, str(error.strerror), elsewhere) from None
-    is_at = os.lstat(path)
-    if not stat.S_ISDIR(is_at.st_mode):
-        raise _refused(path, "a symbolic link" if stat.S_ISLNK(is_at.st_mode) else "a file", elsewhere)
-    if is_at.st_uid != os.getuid():
-        raise _refused(path, f"a folder of the user with uid {is_at.st_uid}", elsewhere)
-    if stat.S_IMODE(is_at.st_mode) & 0o077:
-        raise _refused(path, f"mode {stat.S_IMODE(is_at.st_mode):o}", f"If its content is yours: chmod 700 {path}. Else remove it.")
-    for parent in dict.fromkeys([*path.parents, *path.parent.resolve().parents, path.parent.resolve()]):
-        above = os.stat(parent)
-        if above.st_uid not in (0, os.getuid(), _hidden_root()):
-            raise _refused(path, f"that {parent} belongs to the user with uid {above.st_uid}", elsewhere)
-        if above.st_mode & 0o022 and not above.st_mode & stat.S_ISVTX:
-            raise _refused(path, f"that others may rename entries of {parent} (mode {stat.S_IMODE(above.st_mode):o})", elsewhere)
+        found = str(error.strerror)
+    if found is not None:
+        remedy = f"Check who made it: `chmod 700` if its content is yours; else choose another place ({variable}=FOLDER)."
+        raise ServerError(where=str(path), found=found, expected="a folder that only you can enter", remedy=remedy)
     return path
-
-
-def _hidden_root() -> int:
-    """The uid of root in this process: 0, or the overflow uid if its user namespace has no root."""
-    try:
-        known = [list(map(int, line.split())) for line in UIDS.read_text().splitlines()]
-        return 0 if any(outside == 0 for _, outside, _ in known) else int(OVERFLOW.read_text())
-    except (OSError, ValueError):  # no Linux
-        return 0
 
 
 def ray_folder(name: str) -> Path:
@@ -280,10 +244,6 @@ def ray_folder(name: str) -> Path:
             expected=f"at most {LONGEST}, which leave room for the names of sockets", remedy=f"Set {TEMP} to a shorter folder.",
         )  # fmt: skip
     return folder
-
-
-def _refused(path: Path, found: str, remedy: str) -> ServerError:
-    return ServerError(where=str(path), found=found, expected="a folder that only you can enter", remedy=remedy)
 
 
 def main(arguments: list[str]) -> None:

@@ -15,7 +15,6 @@ from sentdist.cli.application import print_traceback
 from sentdist.cli.reporting import objectives
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
-from sentdist.evaluation.search_statistics import Field, importances
 from sentdist.execution.board.events import StageEvent
 from sentdist.execution.plan_facts import SweepProgress
 from sentdist.execution.training.deepspeed_engine import can_run_ahead
@@ -26,7 +25,7 @@ from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.plan.objectives import OBJECTIVES, objective_rows
 from sentdist.plan.schema import recipe_schema
 from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.report.search.blocks import _optimism
+from sentdist.report.search import optimism_sentences
 from sentdist.stages.planning.resolve import FileResolver
 
 
@@ -68,7 +67,7 @@ def test_progress_of_a_stage_is_its_share_of_steps() -> None:
 
 def test_optimism_is_unknown_for_one_seed() -> None:
     one, two = (SimpleNamespace(methods=(), num_seeds=seeds) for seeds in (1, 2))
-    assert "one seed" in "".join(_optimism(one)) and list(_optimism(two)) == []  # type: ignore[arg-type]
+    assert "one seed" in "".join(optimism_sentences(one)) and list(optimism_sentences(two)) == []  # type: ignore[arg-type]
 
 
 def test_a_traceback_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,8 +118,3 @@ def test_a_corpus_may_be_like_another() -> None:
     by_name = list(corpora.get("patternProperties", {}).values())
     sections = by_name if by_name else [corpora["additionalProperties"]]
     assert all(section["anyOf"][1]["required"] == ["like"] for section in sections)
-
-
-def test_equal_scores_have_no_importances() -> None:
-    trials: list[dict[str, float | str]] = [{"rate": number / 40} for number in range(40)]
-    assert importances([Field(name="rate", low=0.0, high=1.0)], trials, [70.0] * 40) is None

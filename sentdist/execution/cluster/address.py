@@ -25,6 +25,8 @@ ANSWER_S = 10.0  # for the answer of a busy head
 PRIVATE = "sd-own-"  # prefix of the folders of private clusters, each used by one command only
 START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or use `sentdist run --local`."
 
+TAKE_TOKEN = "Run `source .sentdist/env` in the folder that started it, or set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
+
 HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
 
 
@@ -59,31 +61,20 @@ def choose(named: str | None, local: Iterable[LocalNode]) -> ChosenHead:
         return ChosenHead(address=_head(named), because="named by RAY_ADDRESS")
     addresses = sorted({node.address for node in local if not node.is_private})
     if not addresses:
-        raise ResourceError(
-            where="Ray",
-            found="no cluster of yours on this machine, and RAY_ADDRESS is not set",
-            expected="a running cluster",
-            remedy=START_ONE,
-        )
+        found = "no cluster of yours on this machine, and RAY_ADDRESS is not set"
+        raise ResourceError(where="Ray", found=found, expected="a running cluster", remedy=START_ONE)
     if len(addresses) > 1:
-        raise ResourceError(
-            where="Ray",
-            found=f"{len(addresses)} clusters on this machine ({', '.join(addresses)})",
-            expected="RAY_ADDRESS to name one of them",
-            remedy=f"Run `source .sentdist/env` in the checkout that started yours, or `export RAY_ADDRESS={addresses[0]}`.",
-        )
+        found = f"{len(addresses)} clusters on this machine ({', '.join(addresses)})"
+        remedy = "Run `source .sentdist/env` in the folder that started yours."
+        raise ResourceError(where="Ray", found=found, expected="RAY_ADDRESS to name one of them", remedy=remedy)
     return ChosenHead(address=addresses[0], because="the only one of yours on this machine")
 
 
 def _head(named: str) -> str:
     host, _, port = named.rpartition(":")
     if "/" in named or not host or not port.isdigit():
-        raise ResourceError(
-            where="RAY_ADDRESS",
-            found=named,
-            expected="HOST:PORT of a cluster's head, such as 127.0.0.1:6379",
-            remedy="Use RAY_API_SERVER_ADDRESS for the dashboard's address." if "/" in named else "Correct it.",
-        )
+        expected, remedy = "HOST:PORT of a cluster's head, such as 127.0.0.1:6379", "A dashboard's address is RAY_API_SERVER_ADDRESS."
+        raise ResourceError(where="RAY_ADDRESS", found=named, expected=expected, remedy=remedy)
     return named
 
 
@@ -173,52 +164,34 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", 512 * 2**20)]
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
         return grpc.insecure_channel(address, options=options)
-    chain, key, authority = map(_certificate, ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT"))
+    names = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+    try:
+        chain, key, authority = (Path(os.environ.get(name, "")).read_bytes() for name in names)
+    except OSError as error:
+        remedy = f"Set {', '.join(names)} as on the cluster's hosts (infra/docs/security.md), or unset RAY_USE_TLS."
+        raise ResourceError(where="RAY_USE_TLS", found=str(error), expected="its certificate and keys", remedy=remedy) from None
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
 
 
-def _certificate(variable: str) -> bytes:
-    path = os.environ.get(variable, "")
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ResourceError(
-            where=variable,
-            found=f"{path} ({error.strerror})" if path else "nothing",
-            expected="a certificate or key file, since RAY_USE_TLS is set",
-            remedy="Set it as on the hosts of the cluster (infra/docs/security.md), or unset RAY_USE_TLS for a cluster without TLS.",
-        ) from None
-
-
-def refusal(chosen: ChosenHead, answer: HeadAnswer) -> ResourceError | None:
-    """Return the error for a head's answer; None if it is good."""
+def check(chosen: ChosenHead) -> None:
+    """Raise ResourceError if a head does not answer as `ask` wants; Ray itself would try for minutes."""
+    answer = ask(chosen.address)
+    if answer == "good":
+        return
+    secret = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else str(_token_file())
+    sources = f"RAY_AUTH_MODE={os.environ.get('RAY_AUTH_MODE')}, token of {secret}"
+    found, remedy = {
+        "nothing": (f"nothing that answers there within {TCP_S:.0f} s", f"{START_ONE} Or correct RAY_ADDRESS."),
+        "no token": (f"no token in {_token_file()}", TAKE_TOKEN),
+        "refused": (f"that it refuses the token ({sources})", TAKE_TOKEN),
+        "foreign": ("a server that does not answer as a Ray head", "Correct RAY_ADDRESS (the head's port) and RAY_USE_TLS."),
+        "no node here": (
+            "that none of its nodes runs on this machine",
+            "Submit a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE.",
+        ),
+    }[answer]
     where = f"Ray cluster at {chosen.address} ({chosen.because})"
-    mode = os.environ.get("RAY_AUTH_MODE")
-    match answer:
-        case "good":
-            return None
-        case "nothing":
-            found, expected, remedy = f"nothing that answers there within {TCP_S:.0f} s", "its head", f"{START_ONE} Or correct RAY_ADDRESS."
-        case "no token":
-            found = f"RAY_AUTH_MODE=token and no token in {_token_file()}"
-            expected, remedy = "its token", "Run `source .sentdist/env`, or set RAY_AUTH_TOKEN_PATH to a copy of the head's token file."
-        case "refused" if mode == "token":
-            source = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else _token_file()
-            found, expected = f"a token that it refuses (that of {source})", "the token that it was started with"
-            remedy = (
-                "This may be another user's cluster: see RAY_ADDRESS. If it is yours, set RAY_AUTH_TOKEN_PATH to its "
-                "token file, and unset RAY_AUTH_TOKEN."
-            )
-        case "refused":
-            found, expected = f"RAY_AUTH_MODE={mode}, and it wants a token", "RAY_AUTH_MODE=token"
-            remedy = "Run `source .sentdist/env`, or export RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
-        case "foreign":
-            found, expected = "a server that does not answer as a Ray head", "a Ray head, with TLS on both sides or on none"
-            remedy = "Correct RAY_ADDRESS (the head's port, 6379 by default, not the dashboard's) and RAY_USE_TLS."
-        case "no node here":
-            found, expected = "that none of its nodes runs on this machine", "a command on one of its hosts"
-            remedy = "Submit it as a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE."
-    return ResourceError(where=where, found=found, expected=expected, remedy=remedy)
+    raise ResourceError(where=where, found=found, expected="a head with a node on this machine", remedy=remedy)
 
 
 PLACE = "/tmp"  # short: paths of sockets may have 107 characters

@@ -15,7 +15,7 @@ import ray._private.worker as ray_worker
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError, WorkerCrashedError
 
 from sentdist.errors import EncoderError, RecipeError, ResourceError, one_line
-from sentdist.execution.cluster.address import ask, choose, local_nodes, refusal
+from sentdist.execution.cluster.address import check, choose, local_nodes
 from sentdist.inference.opening import IN_A_JOB
 from sentdist.machine import end_on_sigterm
 from sentdist.text import without_secrets
@@ -68,8 +68,7 @@ def connect() -> None:
         return
     check_auth_mode()
     chosen = choose(os.environ.get("RAY_ADDRESS"), local_nodes())
-    if trouble := refusal(chosen, ask(chosen.address)):
-        raise trouble
+    check(chosen)
     if IN_A_JOB not in os.environ:
         print(f"Ray cluster: {chosen.address}, {chosen.because}.", file=sys.stderr)
     try:

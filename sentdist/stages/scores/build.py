@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -102,37 +101,6 @@ def _found(probes: Probes, embeddings_SD: np.ndarray, targets: FileTargets, ids:
     return results
 
 
-SAMPLED_PAIRS = 150  # sentences enough for a map, few enough for a page
-SPECTRUM_FILE, SAMPLE_FILE = "cloud/spectrum.parquet", "cloud/sample.parquet"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Cloud:
-    """Sampled embeddings of a task, for plots."""
-
-    singular_values: np.ndarray  # (D,) of S normalised embeddings, descending
-    sentences: Sequence[str]  # U sampled ones
-    subsets: Sequence[str]  # part of the task, of each
-    embeddings: np.ndarray  # (U, D)
-
-    def write(self, folder: Path) -> None:
-        """Write two small Parquet files below `folder`; embeddings as float16."""
-        (folder / "cloud").mkdir()
-        pq.write_table(pa.table({"singular_value": self.singular_values}), folder / SPECTRUM_FILE, compression="zstd")
-        columns = {
-            "sentence": list(self.sentences),
-            "subset": list(self.subsets),
-            "embedding": pa.array(list(self.embeddings.astype(np.float16)), pa.list_(pa.float16())),
-        }
-        pq.write_table(pa.table(columns), folder / SAMPLE_FILE, compression="zstd")
-
-
-def sampled_pairs(num_pairs: int) -> list[int]:
-    """Return rows spread evenly over a task, so that all its parts are included and all encoders get the same sentences."""
-    count = min(num_pairs, SAMPLED_PAIRS)
-    return [number * num_pairs // count for number in range(count)]
-
-
 LEFT_OUT = "left_out"  # a key of the metadata of a file of items
 ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
@@ -149,16 +117,14 @@ def build_scores(
     started = time.perf_counter()
     tasks = [load_task(task, context.data_root, context.folders) for task in stage.tasks]
     if isinstance(stage.encoder, LexicalSpec):
-        scores, facts, cloud = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json](), None
+        scores, facts = [task.score_words(stage.encoder.name) for task in tasks], dict[str, Json]()
     else:
-        scores, facts, cloud = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context), on_fit)
+        scores, facts = _embedded_scores(stage, stage.encoder, tasks, context, make_embed(stage, context), on_fit)
     results = score_results(scores) | facts
     with context.store.staged() as folder:
         (folder / "items").mkdir()
         for score, items in zip(scores, _items_tables(tasks, scores), strict=True):
             pq.write_table(items, folder / "items" / f"{score.task}.parquet", compression="zstd")
-        if cloud is not None:
-            cloud.write(folder)
         (folder / "scores.json").write_text(json.dumps(results, indent=1))
         return commit(stage, folder, context, seconds=time.perf_counter() - started, results=results)
 
@@ -179,8 +145,8 @@ def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.T
 
 def _embedded_scores(
     stage: Scores, of: EncoderSpec | Train, tasks: list[LoadedTask], context: Context, embed: Embed, on_fit: Callable[[str], None] | None
-) -> tuple[list[TaskScore], dict[str, Json], Cloud | None]:
-    """Scores of the tasks by an encoder; facts on geometry, relations and probes; and embeddings for plots."""
+) -> tuple[list[TaskScore], dict[str, Json]]:
+    """Scores of the tasks by an encoder, and facts on geometry, relations and probes."""
     scorer = saved_scorer(folder_of(of, context), stage.view.relations) if isinstance(of, Train) else COSINE
     embedded = EmbeddedTasks.of(stage, of, tasks, context, embed)
     scores = []
@@ -188,8 +154,8 @@ def _embedded_scores(
         if on_fit is not None and TASK_KINDS[planned.kind].needs_train:
             on_fit(planned.name)
         scores.append(score_by(task, embedded.of_task(planned, task), scorer))
-    geometry, cloud = _geometry(tasks, embedded)
-    return scores, geometry | _relations(tasks, embedded, scorer) | probe_results(stage, embed, context), cloud
+    facts = _geometry(tasks, embedded) | _relations(tasks, embedded, scorer)
+    return scores, facts | probe_results(stage, embed, context)
 
 
 def score_results(scores: list[TaskScore]) -> dict[str, Json]:
@@ -223,30 +189,17 @@ def _relation_facts(relations: Relations) -> dict[str, Json]:
     return {"relations": {"names": list(relations.names), "cosines": cosines, "lengths": [round(float(one), 6) for one in lengths_K]}}
 
 
-def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> tuple[dict[str, Json], Cloud | None]:
+def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> dict[str, Json]:
     """Alignment, uniformity and mean cosine over the sentences of STS-B (or the first STS task), as in SimCSE."""
     candidates = [task for task in tasks if isinstance(task, LoadedSts)]
     if not candidates:
-        return {}, None
+        return {}
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
     found = geometry_of(chosen.pairs, embedded.of_sentences(chosen.sentences), positive_above=ALIGNMENT_ABOVE)
-    facts: dict[str, Json] = {
+    return {
         "geometry.alignment": found.alignment,
         "geometry.uniformity": found.uniformity,
         "geometry.mean_cosine": found.mean_cosine,
         "geometry.effective_rank": found.effective_rank,
         "geometry.task": chosen.task.name,
     }
-    return facts, _cloud(chosen, found.singular_values, embedded)
-
-
-def _cloud(task: LoadedSts, singular_values: np.ndarray, embedded: EmbeddedTasks) -> Cloud:
-    pairs = task.pairs
-    both = (
-        (sentences[number], pairs.subset[number])
-        for number in sampled_pairs(pairs.num_pairs)
-        for sentences in (pairs.sentence1, pairs.sentence2)
-    )
-    sampled = dict(both)  # a sentence of several pairs once
-    sentences, subsets = list(sampled), list(sampled.values())
-    return Cloud(singular_values=singular_values, sentences=sentences, subsets=subsets, embeddings=embedded.of_sentences(sentences))

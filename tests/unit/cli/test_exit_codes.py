@@ -28,7 +28,7 @@ from sentdist.execution import build_recipe
 from sentdist.execution.cluster import connection
 from sentdist.plan.stage import Json
 from sentdist.plan.unroll import Plan, Trial
-from sentdist.report import kept_report, page_head
+from sentdist.report import page_head, sweep_report
 from sentdist.report.comparisons import Comparison
 from sentdist.store import searches, sweep
 from sentdist.tracking import mlflow_tracker, registry, search_runs
@@ -428,7 +428,7 @@ def test_the_report_that_is_kept_has_the_trackers_pages_and_goes_there_too(
         done.append(("links", links))
         return f"store/reports/{name}/report.html"
 
-    monkeypatch.setattr(kept_report, "keep_report", keep_report)
+    monkeypatch.setattr(sweep_report, "keep_report", keep_report)
     store: Any = SimpleNamespace()
     summary.publish_report("demo", store, SERVER)
     assert done == [("links", {"parallel": "a page"} if is_search else {}), ("logged", ("demo", ["report.html"]))]

@@ -16,7 +16,6 @@ from sentdist.evaluation.linear_models import probe_distribution, probe_regressi
 from sentdist.evaluation.nearest import search
 from sentdist.evaluation.relational import relation_weights, relational_similarities, score_links, similarities_by_relation
 from sentdist.evaluation.retrieval import score_candidates, score_ranking
-from sentdist.evaluation.search_statistics import best_by_cost, expected_best
 from sentdist.evaluation.significance import another_task, outperforming, practical, summarize
 from sentdist.evaluation.sts import paired_cosines, score_paraphrases, score_similarities
 from sentdist.evaluation.variation import Column, Entry
@@ -89,9 +88,6 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: another_task([1, 2], [1, 1], rope=0.1), "tasks or more"),
     (lambda: practical(1.0, 0.0, rope=0.1), "above 0"),
     (lambda: outperforming([1.0], []), "pairs"),
-    (lambda: best_by_cost([70.0], [-1.0]), "trials"),
-    (lambda: best_by_cost([math.nan], [1.0]), "trials"),
-    (lambda: expected_best([]), "Leave out trials"),
     (lambda: summarize([]), "Leave out runs"),
     (lambda: Column([Entry(label="ours", scores=np.array([80.0, math.nan]), seeds=(0, 1))]), "a finite score a seed"),
 ]

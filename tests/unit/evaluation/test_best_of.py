@@ -1,73 +1,14 @@
-"""The best of so many trials against a count of all draws and orders; means and a Bayesian second opinion."""
+"""The optimism of a chosen trial; means and a Bayesian second opinion."""
 
 from __future__ import annotations
-
-import itertools
-import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from sentdist.evaluation.search_statistics import BestByCost, best_by_cost, best_quantiles, chance_of_more, expected_best, optimism
+from sentdist.evaluation.search_statistics import optimism
 from sentdist.evaluation.significance import another_task, outperforming, practical, summarize
 from sentdist.evaluation.sts import mean_of_all
-
-SCORES = [70.0, 72.5, 72.5, 71.0, 75.0, 60.0]
-OTHERS = [71.0, 73.0, 72.5, 74.0]
-
-
-def test_the_expected_best_is_the_mean_over_all_draws_without_replacement() -> None:
-    by_hand = [np.mean([max(draw) for draw in itertools.combinations(SCORES, num)]) for num in range(1, len(SCORES) + 1)]
-    assert expected_best(SCORES) == pytest.approx(by_hand, abs=1e-9)
-    assert expected_best([80.0]).tolist() == [80.0]
-
-
-def test_who_wins_at_a_budget_is_counted_over_all_pairs_of_searches() -> None:
-    for num in [1, 2, 3]:
-        pairs = itertools.product(itertools.product(SCORES, repeat=num), itertools.product(OTHERS, repeat=num))
-        by_hand = np.mean([(max(ours) > max(theirs)) + 0.5 * (max(ours) == max(theirs)) for ours, theirs in pairs])
-        assert chance_of_more(SCORES, OTHERS, num) == pytest.approx(by_hand, abs=1e-9)
-        assert chance_of_more(SCORES, SCORES, num) == pytest.approx(0.5)
-
-
-def test_trials_that_are_all_that_there_can_be_are_each_drawn_once() -> None:
-    """More draws than trials find the best of them for sure."""
-    for num in [1, 2, 4, 5, 8]:
-        ours = [max(draw) for draw in itertools.combinations(SCORES, min(num, len(SCORES)))]
-        theirs = [max(draw) for draw in itertools.combinations(OTHERS, min(num, len(OTHERS)))]
-        by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
-        assert chance_of_more(SCORES, OTHERS, num, are_all=(True, True)) == pytest.approx(by_hand, abs=1e-9)
-        if num <= 4:  # a grid, which is drawn once, beside a search that may have had another luck
-            theirs = [max(draw) for draw in itertools.product(OTHERS, repeat=num)]
-            by_hand = np.mean([(one > other) + (one == other) / 2 for one, other in itertools.product(ours, theirs)])
-            assert chance_of_more(SCORES, OTHERS, num, are_all=(True, False)) == pytest.approx(by_hand, abs=1e-9)
-            assert chance_of_more(OTHERS, SCORES, num, are_all=(False, True)) == pytest.approx(1 - by_hand, abs=1e-9)
-        if num <= len(SCORES):
-            quantiles = np.quantile(ours, (0.1, 0.9), method="inverted_cdf")
-            assert best_quantiles(SCORES, are_all=True)[:, num - 1].tolist() == quantiles.tolist()
-
-
-def _place(found: BestByCost, cost: float) -> int:
-    """The first that is not below a cost. Costs of trials here are whole numbers: what is known at it is known just above it."""
-    return int(np.searchsorted(found.costs, cost - 1e-9))
-
-
-def test_the_best_so_far_over_orders_is_that_of_all_orders() -> None:
-    scores, costs = [70.0, -math.inf, 75.0, 72.0], [1.0, 2.0, 4.0, 3.0]
-    found = best_by_cost(scores, costs)
-    at = {cost: _place(found, cost) for cost in range(11)}
-    for cost in (0, 1, 3, 4, 6, 10):
-        best = []
-        for order in itertools.permutations(range(4)):
-            paid = np.cumsum([costs[place] for place in order])
-            best.append(max((scores[place] for place, sum_ in zip(order, paid, strict=True) if sum_ <= cost), default=-math.inf))
-        share_of_none = np.mean(np.isinf(best))
-        if abs(share_of_none - 0.5) > 0.05:
-            assert math.isinf(found.middle[at[cost]]) == (share_of_none > 0.5)
-        assert min(best) <= found.low[at[cost]] <= found.middle[at[cost]] <= found.high[at[cost]] <= max(best)
-    assert (found.low[-1], found.middle[-1], found.high[-1]) == (75.0, 75.0, 75.0)
-    assert found.costs[-1] == 10.0
 
 
 def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
@@ -79,9 +20,6 @@ def test_optimism_is_what_chose_minus_what_fresh_seeds_give() -> None:
     assert optimism(80.0, [77.0, 77.1, 76.9]).is_significant and optimism(70.0, [77.0, 77.1, 76.9]).is_significant, "above or below"
     alone = optimism(80.0, [79.0])
     assert (alone.points, alone.low, alone.is_significant) == (1.0, None, False)
-
-
-pytest.importorskip("optuna")
 
 
 def test_a_mean_is_of_all_values_or_none() -> None:

@@ -6,20 +6,20 @@ import csv
 import io
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sentdist.errors import DataError
+from sentdist.plan.specs import EncoderSpec
 from sentdist.plan.stage import Json
+from sentdist.plan.stages import Scores
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows
-from sentdist.report.papers.rcl import PAPER_TABLES
 from sentdist.report.printed import PaperRow, PaperTable, side_by_side
-from sentdist.report.score_rows import ResultRow, TableRows
+from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.sweep import SweepRecord, TrialRecord
 
@@ -81,10 +81,11 @@ def test_a_finding_speaks_of_the_headline_method_else_of_the_first_trained_one_b
 
 
 PRINTED = PaperTable(
-    paper="rcl", number="9", caption="c", base="Eq. 1", columns=("STS12", "STS13", "Avg"),
-    rows=(PaperRow(label="Eq. 1", scores=(70.0, 72.0, 71.0)), PaperRow(label="RCL", scores=(74.0, 71.0, 72.5), starred=("STS12",), printed={"STS13": 11.0}),
+    number="9", caption="c", base="Eq. 1", columns=("STS12", "STS13", "Avg"),
+    rows=(PaperRow(label="Eq. 1", scores=(70.0, 72.0, 71.0), recipe="all.yaml", ours={"is_as_it_is": True}),
+          PaperRow(label="RCL", scores=(74.0, 71.0, 72.5), starred=("STS12",), printed={"STS13": 11.0}, recipe="rcl.yaml",
+                   ours={"is_as_it_is": False}),
           PaperRow(label="other", scores=(1.0, 2.0, 1.5))),
-    recipes={"": "all.yaml", "RCL": "rcl.yaml"},
 )  # fmt: skip
 
 
@@ -92,22 +93,23 @@ def test_a_printed_row_has_its_gain_in_the_last_column_and_its_misprints_beside_
     rows = list(paper_page._rows(PRINTED, {}))
     assert rows[1].cells == (("74.00*",), ("71.00 (misprinted 11.00)",), ("72.50",), ("+1.50",))
     assert [row.cells[-1] for row in rows] == [("",), ("+1.50",), ("-69.50",)]
-    assert paper_page._not_run(PRINTED, {}) == {"all.yaml": ["Eq. 1", "other"], "rcl.yaml": ["RCL"]}
+    assert paper_page._not_run(PRINTED, {}) == {"all.yaml": ["Eq. 1"], "rcl.yaml": ["RCL"]}
     there: Any = ["something of ours"]
-    assert paper_page._not_run(PRINTED, {"RCL": there}) == {"all.yaml": ["Eq. 1", "other"]}
-    assert paper_page._not_run(replace(PRINTED, recipes={"RCL": "rcl.yaml"}), {}) == {"rcl.yaml": ["RCL"]}
+    assert paper_page._not_run(PRINTED, {"RCL": there}) == {"all.yaml": ["Eq. 1"]}
 
 
-def test_beside_the_paper_compares_gains_and_names_what_it_lacks() -> None:
+def test_beside_the_paper_compares_gains() -> None:
     rows = [ResultRow(method="base", label="MiniLM", params={}, seed=0, scores={"STS12": 70.0, "SICK-R": 60.0}, is_fixed=True)]
     rows += [ResultRow(method="rcl", label="ours", params={}, seed=s, scores={"STS12": 71.0 + s, "SICK-R": 59.0}) for s in (0, 1)]
     table = build_table(
         TableRows(title="t", rows=rows, columns=("STS12", "SICK-R"), average=False, measure=TASK_KINDS["sts"].main), baseline="MiniLM"
     )
-    found = side_by_side(table, PAPER_TABLES["3"], matches={"MiniLM": "SRoBERTa-base", "ours": "RCL"}, base="MiniLM")
-    assert found.columns == ("STS12", "SICK-R")
-    assert found.rows[1].our_gain == pytest.approx((1.5, -1.0)) and found.rows[1].paper_gain == pytest.approx((1.69, 1.29))
-    assert found.rows[0].our_gain == (None, None)
+    untouched = CellFacts(scores=Scores(encoder=EncoderSpec(checkpoint="MiniLM", revision="1"), tasks=()))
+    found = side_by_side(table, PRINTED, {"MiniLM": untouched, "ours": CellFacts()})
+    assert found is not None and found.columns == ("STS12",) and [row.paper_label for row in found.rows] == ["Eq. 1", "RCL"]
+    assert found.rows[1].our_gain == pytest.approx((1.5,)) and found.rows[1].paper_gain == pytest.approx((4.0,))
+    assert found.rows[0].our_gain == found.rows[0].paper_gain == (None,)
+    assert side_by_side(table, PRINTED, {"MiniLM": CellFacts(), "ours": CellFacts()}) is None, "two cells for one printed row"
 
 
 def test_citations_are_complete_and_refuse_unknown_keys() -> None:

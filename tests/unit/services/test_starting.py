@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -53,7 +52,6 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(servers, "end", lambda ended: made.ended.extend(one.name for one in ended))
     monkeypatch.setattr(servers, "time", SimpleNamespace(monotonic=lambda: made.now, sleep=sleep))
     monkeypatch.setattr(servers, "_answers", lambda state, server: made.answers(server))
-    monkeypatch.setattr(servers, "_serves_clients", lambda state: True)
     monkeypatch.setattr(RunningServer, "is_alive", property(lambda one: made.lives(one.name, made.number(one.name))))
     monkeypatch.setattr(RunningServer, "processes", lambda one: [])
     monkeypatch.setattr(Port, "need", lambda port: None)
@@ -64,15 +62,6 @@ def _up(home: Path, *, store: str | None = None, **hardware: Any) -> list[str]:
     said: list[str] = []
     up(state_of(home, asked=FREE, store=store), Hardware(**hardware), said.append)
     return said
-
-
-def _noted(home: Path, name: str) -> None:
-    state = state_of(home, asked=FREE)
-    state.prepare()
-    state.password_file.write_text("password")
-    numbers = {"ray": FREE["ray"], "dashboard": FREE["dashboard"]} if name == "ray" else {"mlflow": FREE["mlflow"]}
-    one = RunningServer(name=name, pid=1, began=0.0, mark="m", ports=numbers, home=str(home), host=socket.gethostname(), store=state.store)
-    one.note(state.note_file(name))
 
 
 def test_ray_that_did_not_come_up_in_its_time_is_started_again_and_three_times_at_most(scene: Scene, tmp_path: Path) -> None:
@@ -104,22 +93,6 @@ def test_who_does_not_answer_is_waited_for_with_a_line_every_ten_seconds_and_not
     with pytest.raises(ServerError, match=r"MLflow at http://127.0.0.1:7001: found no answer within 300 s"):
         up(state_of(tmp_path, asked=FREE), Hardware(), said.append)
     assert 25 < sum(line.startswith("Waiting for MLflow: ") for line in said) < 31 and sorted(scene.ended) == ["mlflow", "ray"]
-
-
-@pytest.mark.parametrize("dies", [True, False])
-def test_a_server_that_was_found_again_has_twenty_seconds_to_answer_and_is_replaced_if_it_dies_meanwhile(
-    dies: bool, scene: Scene, tmp_path: Path
-) -> None:
-    for name in ("ray", "mlflow"):
-        _noted(tmp_path, name)
-    scene.answers = lambda name: name == "mlflow" or scene.number("ray") > 0
-    scene.lives = lambda name, number: name == "mlflow" or number > 0 or not dies or scene.now < 5.0
-    if dies:
-        assert any("Ray of an earlier start has ended" in line for line in _up(tmp_path)) and scene.number("ray") == 1
-    else:
-        with pytest.raises(ServerError, match="does not answer within 20 s"):
-            _up(tmp_path)
-        assert not scene.launched and not scene.ended, "it may be somebody's work"
 
 
 def test_a_server_has_a_session_and_files_of_its_own_and_one_that_has_ended_is_dead(tmp_path: Path) -> None:
