@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import hashlib
-import io
 import json
 import os
 import re
@@ -16,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from sentdist.errors import AGAIN, NO_RIGHT, RIGHTS, DataError, SentdistError, brief, counted, first_line, words_for
 
@@ -134,62 +132,35 @@ def append_line(path: Path, line: bytes) -> None:
         sync_folder(path.parent)
 
 
-GZIP = ".gz"
-LINES, SEPARATED, OBJECTS, PARQUET = ".jsonl", (".csv", ".tsv"), ".json", ".parquet"
-ARROW = ".arrow"  # for user files and sentences, not for sources
-PLAIN_SUFFIX = ".txt"  # a sentence a line, or separated values
-PACKABLE = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
-_PLAIN_TABLES = (PARQUET, *SEPARATED, LINES, OBJECTS)
-TABLES = (*_PLAIN_TABLES, *(f"{suffix}{GZIP}" for suffix in _PLAIN_TABLES if suffix in PACKABLE))
-READ = (*TABLES, ARROW, PLAIN_SUFFIX)  # of files of sentences
-SHOWN_TABLES = f"{', '.join(_PLAIN_TABLES)} (text may be compressed: .csv{GZIP})"
-SHOWN_READ = f"{PLAIN_SUFFIX}, {ARROW}, {SHOWN_TABLES}"
-SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
-GZIP_BEGINS = b"\x1f\x8b"
+LINES, SEPARATED, OBJECTS, PARQUET, ARROW = ".jsonl", (".csv", ".tsv"), ".json", ".parquet", ".arrow"
+PLAIN_SUFFIX = ".txt"  # a text a line
+PACKINGS = (".gz", ".zip", ".zst", ".bz2", ".xz")
+_TEXT = (*SEPARATED, LINES, OBJECTS, PLAIN_SUFFIX)
+_KINDS_OF_TABLES = (PARQUET, ARROW, *SEPARATED, LINES, OBJECTS)
+TABLES = (*_KINDS_OF_TABLES, *(f"{suffix}{packing}" for suffix in _KINDS_OF_TABLES if suffix in _TEXT for packing in PACKINGS))
+SHOWN_TABLES = f"{', '.join(_KINDS_OF_TABLES)} (text may be packed: .csv.gz)"
+SHOWN_READ = f"{PLAIN_SUFFIX}, {SHOWN_TABLES}"
 
 
 def suffix_of(path: PurePath) -> str:
-    """Return the suffix in lower case; of compressed text that of its content, and `.gz` for other compressed files."""
-    suffix = path.suffix.lower()
-    inside = PurePath(path.stem).suffix.lower() if suffix == GZIP else ""
-    return inside if inside in PACKABLE else suffix
+    """Return the suffix in lower case; of packed text that of its content, `.csv` of a.csv.gz."""
+    inside = PurePath(path.stem).suffix.lower() if path.suffix.lower() in PACKINGS else ""
+    return inside if inside in _TEXT else path.suffix.lower()
+
+
+def packing_of(path: PurePath) -> str:
+    """Return the suffix of the program that packed a text; "" for other files."""
+    return path.suffix.lower() if suffix_of(path) != path.suffix.lower() else ""
 
 
 def is_called_a_file(path: PurePath) -> bool:
-    """Return whether sentences can be read from a file of this suffix."""
-    return suffix_of(path) in READ
+    """Return whether texts can be read from a file of this suffix."""
+    return suffix_of(path) in (*_KINDS_OF_TABLES, PLAIN_SUFFIX)
 
 
 def is_file_of_sentences(name: str) -> bool:
-    """Return whether this names an existing file from which sentences can be read; any text is accepted."""
+    """Return whether this names an existing file from which texts can be read; any text is accepted."""
     return is_called_a_file(PurePath(name)) and os.path.isfile(os.path.expanduser(name))
-
-
-def other_kind(path: PurePath) -> str:
-    """Return the remedy for a file of an unsupported suffix."""
-    is_sheet = path.suffix.lower() in SPREADSHEETS
-    return "Save it as CSV in your spreadsheet program (Excel: CSV UTF-8)" if is_sheet else "Convert or rename the file"
-
-
-def is_packed(path: PurePath) -> bool:
-    """Return whether the name says that it is compressed by gzip."""
-    return path.suffix.lower() == GZIP
-
-
-def open_bytes(path: Path) -> IO[bytes]:
-    """Open a file for reading, decompressed."""
-    return gzip.open(path) if is_packed(path) else path.open("rb")  # type: ignore[return-value]
-
-
-def open_text(path: Path, *, encoding: str | None, newline: str | None = None) -> IO[str]:
-    """Open a file for reading as text, decompressed; encoding and newline as for `open`."""
-    return io.TextIOWrapper(open_bytes(path), encoding=encoding, newline=newline)
-
-
-def whole_text(path: Path, *, encoding: str) -> str:
-    """Return the text of a file, decompressed, with unchanged line ends."""
-    with open_bytes(path) as file:
-        return file.read().decode(encoding)
 
 
 DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -217,7 +188,6 @@ def _in_unit(size: float, units: Sequence[str], *, base: int, digits: str) -> st
 WRITE_AGAIN = "Download or write it again."
 QUOTE_FIELDS = "Quote fields that contain the delimiter or a line break, and complete rows with missing fields."
 SAVE_AS_UTF8 = "Save it as UTF-8 text."
-FOREIGN_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
 _KINDS = (
@@ -286,23 +256,12 @@ def reading(
     except RecursionError as error:
         raise damaged("values nested too deeply") from error
     except Exception as error:
-        if (ragged := re.match(r"CSV parse error: Expected (\d+) columns, got (\d+): (.*)", first_line(error))) and remedy == WRITE_AGAIN:
+        if (
+            ragged := re.match(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+): (.*)", first_line(error))
+        ) and remedy == WRITE_AGAIN:
             found = f"a row of {counted(int(ragged[2]), 'field')} instead of {ragged[1]}: {brief(ragged[3])}"
-            foreign = foreign_separator(ragged[3]) if ragged[1] == "1" else None
-            raise kind(
-                where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS if foreign is None else of_its_suffix(foreign)
-            ) from error
+            raise kind(where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS) from error
         raise damaged(f"a file that cannot be read ({_explained(error)})") from error
-
-
-def foreign_separator(line: str) -> str | None:
-    """Return the name of the delimiter in a line that was read as one field, or None."""
-    return next((word for mark, word in FOREIGN_SEPARATORS.items() if mark in line), None)
-
-
-def of_its_suffix(foreign: str) -> str:
-    """Return the remedy for a file whose delimiter does not fit its suffix."""
-    return f"Save it with the delimiter of its suffix: these are {foreign}."
 
 
 def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:
@@ -379,14 +338,6 @@ def read_array(path: Path, *, expected: str = "a .npy file", remedy: str = WRITE
         if not isinstance(array, np.ndarray):
             raise ValueError("an archive of arrays")
     return array
-
-
-def bounded_lines(file: IO[str], *, longest: int) -> Iterator[str]:
-    """Yield the lines of a file; ValueError for one of more than `longest` characters, so that a file without lines fits in memory."""
-    while line := file.readline(longest + 1):
-        if len(line) > longest:
-            raise ValueError(f"a line of more than {longest:,} characters")
-        yield line
 
 
 def _line_of(error: UnicodeError, path: Path | None) -> str:

@@ -137,8 +137,7 @@ def train(
     rows: Any,
     *,
     encoder: str | Path = "minilm-l6",
-    shape: str | None = None,
-    columns: Sequence[str] | None = None,
+    columns: Mapping[str, str | Sequence[str]] | None = None,
     max_length: int = 128,
     out: Place = None,
     store: Place = None,
@@ -151,8 +150,7 @@ def train(
         rows: a file, a folder of its parts or `hub:OWNER/NAME@COMMIT`, as in `sentdist train`; or a list of dicts or tuples, a pandas
             DataFrame or a `datasets.Dataset`.
         encoder: a packaged name, a folder, or OWNER/NAME@COMMIT of the hub.
-        shape: pairs, triplets, graded or faq; None: recognised.
-        columns: of the texts, then of the score; None: recognised.
+        columns: of the roles anchor, positive, negative (several), score, group and split; None: by usual names.
         max_length: tokens of a text.
         out: folder for the encoder; None: below `.sentdist/trained`.
         store, data: as in `plan`.
@@ -170,9 +168,9 @@ def train(
     """
     from sentdist.stages.planning.planned import own_request
 
-    fields: dict[str, Json] = {"shape": shape, "columns": None if columns is None else [*columns]}
+    named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}
     request = own_request(
-        as_file(rows), command="train", fields={name: value for name, value in fields.items() if value is not None},
+        as_file(rows), command="train", fields={"columns": named} if named else {},
         encoders=[str(encoder)], data=given_data(data), max_length=max_length,
     )  # fmt: skip
     return trained_here(request, out=out, store=given_store(store), data=given_data(data), print_line=print_line)

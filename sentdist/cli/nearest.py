@@ -95,7 +95,7 @@ def search(
     Exact search by cosine or by relations, in a corpus of any size.
     """
     from sentdist.data.cells import LeftOut
-    from sentdist.data.texts import STDIN
+    from sentdist.data.tables import STDIN
     from sentdist.inference.opening import Prompts
 
     weights = weights_of(relation or [])
@@ -154,7 +154,7 @@ def search(
         typer.echo(f"In sentence-transformers the encoder uses {measure}; this ranking is by cosine, which ignores lengths.", err=True)
     if texts is not None:
         tell_rows(texts)
-        if texts.nothing.rows or (left_out is not None and left_out.rows):
+        if left_out is not None and left_out.rows:
             typer.echo("These rows are counted from 1, those of hits from 0, as in a file of embeddings.", err=True)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
     if texts is not None and texts.others and not (id_column or show) and output == "table":
@@ -185,7 +185,7 @@ def _tell_of_files(queries: list[str]) -> None:
 
 def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:
     """Raise DataError without queries, for queries given twice, or for two files from standard input."""
-    from sentdist.data.texts import STDIN
+    from sentdist.data.tables import STDIN
 
     if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
         raise DataError(

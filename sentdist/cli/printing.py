@@ -137,10 +137,9 @@ def devices_here() -> str:
 
 
 def tell_rows(texts: Texts) -> None:
-    """Print on stderr which rows of a file were left out, and which hold a word for a missing value."""
-    for line in (texts.left_out.line if texts.left_out is not None else "", texts.nothing.line):
-        if line:
-            typer.echo(line, err=True)
+    """Print on stderr which rows of a file were left out."""
+    if texts.left_out is not None and texts.left_out.line:
+        typer.echo(texts.left_out.line, err=True)
 
 
 def tell_prompts(*prompts: Prompt, err: bool = True) -> None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import csv
 import os
 import time
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from sentdist.cli.options import DataRoot, StoreRoot, check_choice
+from sentdist.cli.options import DataRoot, StoreRoot
 from sentdist.cli.summary import INTERRUPTED, bring_to_mlflow, explain_interrupt, publish_report
 from sentdist.errors import DataError, RecipeError
-from sentdist.files import suffix_of
 from sentdist.inference.opening import open_store, store_root
 
 if TYPE_CHECKING:
@@ -33,39 +32,33 @@ DataFile = Annotated[
         show_default=False,
     ),
 ]
-DataShape = Annotated[
-    str | None, typer.Option("--shape", help="pairs, triplets, graded or faq.  [default: recognised]", show_default=False)
-]
 DataColumns = Annotated[
     str,
     typer.Option(
-        "--columns", help="Columns of the texts, then of the score, separated by commas.  [default: recognised]", show_default=False
+        "--columns",
+        help="anchor=COLUMN,positive=COLUMN; also negative (several times), score, group, split.  [default: by usual names]",
+        show_default=False,
     ),
 ]
-HasHeader = Annotated[
-    bool | None,
-    typer.Option("--header/--no-header", help="Whether the first line names the columns.  [default: recognised]", show_default=False),
-]
 FileEncoding = Annotated[
-    str | None,
-    typer.Option("--encoding", help="Encoding of the text, such as cp1251 or mac-roman.  [default: recognised]", show_default=False),
+    str | None, typer.Option("--encoding", help="Encoding of the text, such as cp1252.  [default: UTF-8]", show_default=False)
 ]
 TextLength = Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")]
 
 
-def corpus_fields(file: str, *, shape: str | None, columns: str, header: bool | None, encoding: str | None) -> dict[str, Json]:
-    """Return the options on the file as fields of a recipe's corpus; other fields are recognised.
+def corpus_fields(*, columns: str, encoding: str | None) -> dict[str, Json]:
+    """Return the options on the file as fields of a recipe's corpus; raise DataError for columns without a role."""
+    from sentdist.plan.specs import Role
 
-    Raises:
-        DataError: an unknown shape, or a header option for a file without separated values.
-    """
-    from sentdist.plan.specs import Shape
-
-    if shape is not None:
-        check_choice("--shape", shape, get_args(Shape))
-    _check_header(header, file)
-    fields: dict[str, Json] = {"shape": shape, "columns": [*by_commas(columns)] or None, "header": header, "encoding": encoding}
-    return {name: value for name, value in fields.items() if value is not None}
+    named: dict[str, list[Json]] = {}
+    for one in by_commas(columns):
+        role, equals, column = one.partition("=")
+        if not equals or role not in get_args(Role):
+            expected = f"ROLE=COLUMN with one of {', '.join(get_args(Role))}"
+            raise DataError(where="--columns", found=one, expected=expected, remedy="Write anchor=COLUMN,positive=COLUMN.")
+        named.setdefault(role, []).append(column)
+    fields: dict[str, Json] = {"columns": {role: found if found[1:] else found[0] for role, found in named.items()}, "encoding": encoding}
+    return {name: value for name, value in fields.items() if value}
 
 
 def say_that_it_takes_a_while(file: str) -> None:
@@ -81,22 +74,10 @@ def by_commas(given: str) -> list[str]:
     return [one.strip() for one in next(csv.reader([given], skipinitialspace=True))] if given else []
 
 
-def _check_header(header: bool | None, file: str) -> None:
-    from sentdist.data.sources.separated import MAY_BE_SEPARATED
-
-    if header is not None and not Path(file).is_dir() and suffix_of(PurePath(file)) not in MAY_BE_SEPARATED:
-        raise DataError(
-            where="--header" if header else "--no-header", found=f"{Path(file).name}, whose columns have names",
-            expected=f"one of {', '.join(MAY_BE_SEPARATED)}", remedy="It has no effect: leave it out.",
-        )  # fmt: skip
-
-
 def train(
     file: DataFile,
     encoder: Annotated[str, typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT.")] = "minilm-l6",
-    shape: DataShape = None,
     columns: DataColumns = "",
-    header: HasHeader = None,
     encoding: FileEncoding = None,
     max_length: TextLength = 128,
     out: Annotated[
@@ -114,7 +95,7 @@ def train(
     from sentdist.stages.planning.planned import own_request
 
     say_that_it_takes_a_while(file)
-    fields = corpus_fields(file, shape=shape, columns=columns, header=header, encoding=encoding)
+    fields = corpus_fields(columns=columns, encoding=encoding)
     request = own_request(file, command="train", fields=fields, encoders=[encoder], data=data, max_length=max_length)
     with explain_interrupt(local=True):
         found = trained_here(request, out=out, store=store, data=data, print_line=typer.echo)
@@ -159,9 +140,7 @@ def tune(
     encoder: Encoders = None,
     trials: MostTrials = None,
     methods: OnlyMethods = "",
-    shape: DataShape = None,
     columns: DataColumns = "",
-    header: HasHeader = None,
     encoding: FileEncoding = None,
     max_length: TextLength = 128,
     name: SearchName = None,
@@ -185,7 +164,7 @@ def tune(
 
     hours, encoders = hours_of(budget), encoder or ["minilm-l6"]
     say_that_it_takes_a_while(file)
-    fields = corpus_fields(file, shape=shape, columns=columns, header=header, encoding=encoding)
+    fields = corpus_fields(columns=columns, encoding=encoding)
     request = own_request(
         file, command="tune", fields=fields, encoders=encoders, data=data, name=name, hours=hours, trials=trials,
         methods=[one for one in by_commas(methods) if one], max_length=max_length,

@@ -13,10 +13,10 @@ import numpy as np
 from sentdist.data.cells import groups_in, number_in, row_name, some_text_in, text_in
 from sentdist.data.retrieval import and_more, remove_rows, repetitions, whole_grade
 from sentdist.data.sources import releases
-from sentdist.data.sources.file_facts import check_columns
 from sentdist.data.sources.files import WHOLE
 from sentdist.data.sources.hub import read_source
 from sentdist.data.sources.retrieval_files import DOCUMENT_ID, QUERY_ID, as_rows
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError, brief
 from sentdist.files import reading
 
@@ -63,7 +63,7 @@ def read_candidates(
     """
     table = as_rows(name, read_source(name, split=split, data_root=data_root, hub_revision=hub_revision))
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
-    check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document], may_name=False)
+    check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document])
     rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
     grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
     keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
@@ -201,7 +201,7 @@ def read_labelled(
     table = read_source(name, data_root=data_root, hub_revision=hub_revision)
     if splits is not None and set(splits) == {WHOLE} and "split" not in table.column_names:
         splits = None
-    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])], may_name=False)
+    check_columns(name, table.column_names, [*columns, label, *(["split"] if splits is not None else [])])
     parts = [str(part) for part in table["split"].to_pylist()] if "split" in table.column_names else [""] * table.num_rows
     kept = [row for row, part in enumerate(parts) if splits is None or part in splits]
     if not kept:
@@ -242,7 +242,7 @@ def read_texts(
         DataError: absent columns or split, a source without rows, a non-text cell or an empty text.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, columns, may_name=False)
+    check_columns(name, table.column_names, columns)
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected=f"rows with {', '.join(columns)}", remedy="Complete the source.")
     rows = range(table.num_rows)
@@ -305,7 +305,7 @@ def read_pairs(
         DataError: a score that is NaN, no number or out of range, or an empty sentence; names the row, counted within the split.
     """
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
-    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"), may_name=False)
+    check_columns(name, table.column_names, ("sentence1", "sentence2", "score"))
     where = name if split is None else f"{name}, split {split}"
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
     groups = groups_in(table, range(table.num_rows))

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
 from sentdist.data.sampler import shuffled
-from sentdist.data.sources.file_facts import check_columns
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 from sentdist.files import drop_remedy, reading
 

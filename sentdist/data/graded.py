@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
 from sentdist.data.leaks import pairs_seen
-from sentdist.data.sources.file_facts import check_columns
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 
 NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
-from sentdist.data.sources.file_facts import check_columns
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 
 CONSTRUCTIONS = {"pairs": 2, "nli": 3, "captions": 2, "same": 1}  # construction of pairs -> number of columns

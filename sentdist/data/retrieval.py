@@ -13,7 +13,7 @@ from sentdist.data import generated
 from sentdist.data.cells import groups_in, row_name
 from sentdist.data.sampler import digest_u64
 from sentdist.data.sources import files, releases, retrieval_files
-from sentdist.data.sources.file_facts import check_columns
+from sentdist.data.tables import check_columns
 from sentdist.errors import DataError, counted
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
         raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy='Use "answer": the whole text.')
     else:
         fields = [field for field in ("title", "text") if field in documents.column_names]
-    check_columns(name, documents.column_names, fields or ["text"], may_name=False)
+    check_columns(name, documents.column_names, fields or ["text"])
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
 

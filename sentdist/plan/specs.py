@@ -90,7 +90,8 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 Precision = Literal["fp32", "tf32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 Part = Literal["tags", "words"]
-Shape = Literal["pairs", "triplets", "graded", "faq"]  # of the rows of a user file
+Shape = Literal["pairs", "triplets", "graded", "faq"]  # of the rows of a user file; faq: of records of 0.4
+Role = Literal["anchor", "positive", "negative", "score", "group", "split"]  # of a column of a user file
 
 
 class EncoderSpec(Frozen):
@@ -220,8 +221,8 @@ class OwnRows(Frozen):
     """How a user file is read and split: its format, its columns, and which of its rows are held out."""
 
     encoding: str | None = None
-    separator: str | None = None
-    has_header: bool | None = None
+    separator: str | None = None  # of records of 0.4
+    has_header: bool | None = None  # of records of 0.4
     shape: Shape
     columns: tuple[str, ...]
     group: str | None = None
@@ -284,7 +285,7 @@ Share = Annotated[float, Field(gt=0.0, lt=0.5)]
 
 
 def _as_name(value: object) -> object:
-    """Convert integers to text: columns of a file without a header are named by number, and YAML reads these as numbers."""
+    """Convert integers to text: the values of JSON arrays are named by number, and YAML reads these as numbers."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -313,14 +314,11 @@ class HeldOutSection(Frozen):
 
 
 class OwnFileSection(Frozen):
-    """A user file. Fields that are null are detected."""
+    """A user file."""
 
     file: Annotated[str, Field(min_length=1)]  # a path, a name below the data root, or a data set of the hub
     revision: str | None = None  # of a hub data set
-    shape: Shape | None = None
-    columns: tuple[ColumnName, ...] | None = None  # anchor, positive, any number of negatives; or two sentences and a score
-    group: ColumnName | None = None  # a column: rows with the same value stay in one split
-    encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None
-    separator: str | None = None
-    header: bool | None = None
+    shape: Shape | None = None  # of its rows; a plan writes it, so that the names of its tasks follow from the recipe
+    columns: dict[Role, ColumnName | tuple[ColumnName, ...]] | None = None  # the column of each role; null: by usual names
+    encoding: Annotated[str, AfterValidator(_known_encoding)] | None = None  # of text; null: UTF-8
     held_out: HeldOutSection = HeldOutSection()

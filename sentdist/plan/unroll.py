@@ -351,8 +351,10 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
         return recipe, ()
     pin = recipe.corpus.pinned(resolver, where="corpus")
     unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
+    if (shape := recipe.corpus.shape) not in (None, pin.rows.shape):
+        raise RecipeError(where="corpus.shape", found=f"{shape}", expected=pin.rows.shape, remedy="Name the columns: corpus.columns.")
     values = recipe.model_dump(exclude_unset=True)
-    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}  # the names of the tasks then follow from the recipe alone
+    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}
     varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}
     notes = (*pin.notes, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
     if not unfit:

@@ -15,8 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from sentdist import machine
-from sentdist.data.own.file_rows import OwnFile
-from sentdist.data.own.rows import read_groups, read_queries, read_rows
+from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
 from sentdist.data.own.split import SIDES
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.mirror import copy_into_mirror, data_folder
@@ -85,7 +84,7 @@ def place_of(name: str, revision: str, folders: Mapping[str, str], root: Path | 
 
 
 def _file(own: OwnRows) -> OwnFile:
-    return OwnFile(**own.model_dump())
+    return OwnFile(**own.model_dump(exclude={"separator", "has_header"}))
 
 
 InUse = dict[str, tuple[ArtifactStore, Artifact, VerifiedFiles]]  # by folder

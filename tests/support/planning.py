@@ -48,7 +48,7 @@ class FixedResolver:
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         rows = OwnRows(
-            shape=file.shape or "pairs",
+            shape="graded" if "score" in (file.columns or {}) else "triplets" if "negative" in (file.columns or {}) else "pairs",
             columns=("question", "answer"),
             dev=0.1,
             test=0.1,

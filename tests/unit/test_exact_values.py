@@ -8,13 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import torch
 
 from sentdist.cli.application import print_traceback
 from sentdist.cli.reporting import objectives
-from sentdist.data.own.shapes import _negatives
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
 from sentdist.execution.board.events import StageEvent
@@ -49,12 +47,6 @@ def test_channels_add_up_to_the_width() -> None:
 def test_only_columns_of_classification_are_embedded_apart() -> None:
     other: Any = SimpleNamespace(columns=("one", "two"))
     assert TASK_KINDS["classification"].encodes(other, 10) == 10
-
-
-def test_numbers_named_negative_are_no_texts() -> None:
-    queries, texts = [f"how {row}" for row in range(30)], [f"the answer {row} is long" for row in range(30)]
-    assert _negatives(pa.table({"query": queries, "negative": [row / 2 for row in range(30)]})) == ([], [])
-    assert _negatives(pa.table({"query": queries, "hard_negative": pa.array(texts, pa.large_string())})) == (["hard_negative"], [])
 
 
 def test_only_plain_gpus_run_ahead() -> None:

@@ -22,9 +22,9 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 915,
-    "cli": 3078,
-    "data": 8629,
+    "api": 913,
+    "cli": 3056,
+    "data": 6120,
     "evaluation": 3040,
     "execution": 8956,
     "inference": 2425,
@@ -33,9 +33,9 @@ BUDGETS: dict[str, int] = {
     "plan": 6110,
     "report": 5087,
     "services": 794,
-    "stages": 5018,
+    "stages": 5012,
     "store": 2607,
-    "top": 1598,
+    "top": 1549,
     "tracking": 1356,
 }
 
@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "learning": set(),
     "data": set(),
     "evaluation": set(),
-    "stages": {"objectives", "plan", "store", "learning", "data", "evaluation"},
+    "stages": 5012{"objectives", "plan", "store", "learning", "data", "evaluation"},
     "inference": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages"},
     "tracking": {"plan", "store"},
     "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},

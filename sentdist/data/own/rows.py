@@ -1,31 +1,141 @@
-"""Read one split of a user file as rows to train on or as queries to score; cache the split of each file."""
+"""Read a user file as rows to train on or as queries to score, split into train, dev and test; cache the split of each file."""
 
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from sentdist.data.own.file_rows import FileRows, OwnFile, file_rows
-from sentdist.data.own.files import TableParts, parts_of, read_parts
-from sentdist.data.own.shapes import Layout
+from sentdist.data.cells import is_invisible
+from sentdist.data.columns import Layout, Shape, grades_of
 from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sampler import digest_u64
 from sentdist.data.sources import hub
 from sentdist.data.sources.file_facts import changed_since_planning
-from sentdist.data.sources.separated import FileFormat
+from sentdist.data.tables import TableFiles, find_table
 from sentdist.errors import DataError, counted
 from sentdist.files import cache_folder, read_array, whole_file
 
-NOTED = 5  # version of the cache: of how rows are split
+NOTED = 6  # version of the cache: of how rows are read and split
+NOTHING = ("\\N", "NULL", "null", "NaN", "nan", "<NA>", "#N/A", "N/A", "n/a", "None")  # null values of databases, pandas and Excel
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnFile:
+    """Everything that determines the rows read from a file of known content. The plan has a value of the same fields.
+
+    Args:
+        shape, columns, group, split: as in `Layout`.
+        low, high: scale of the scores; None without scores.
+        dev, test, seed, most, near: as in `HeldOut`.
+        num_linking: number of leading texts of a row that link it to other rows.
+        sides: digest of the split of the rows, so that a key pins exactly these rows.
+    """
+
+    encoding: str | None
+    shape: Shape
+    columns: tuple[str, ...]
+    group: str | None
+    split: str | None
+    low: float | None
+    high: float | None
+    dev: float
+    test: float
+    seed: int
+    most: int
+    near: float | None
+    num_linking: int
+    sides: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRows:
+    """The R distinct rows of a file.
+
+    Args:
+        texts: (R,) the texts of each row.
+        grades: (R,) on the scale of the file; () without scores.
+        num_repeated, num_empty: rows left out; those that repeat the column names count as empty.
+        origin: (R,) number of the file's row that each row comes from: one with several positives or negatives becomes several.
+    """
+
+    texts: tuple[tuple[str, ...], ...]
+    grades: tuple[float, ...]
+    group: tuple[str, ...] | None
+    split: tuple[str, ...] | None
+    num_repeated: int
+    num_empty: int
+    origin: tuple[int, ...]
+
+
+def file_rows(name: str, table: pa.Table, layout: Layout) -> FileRows:
+    """Return the distinct rows with a text in each column; a row with several positives or negatives becomes one row for each."""
+    cells = [_without_nulls(table[column]).to_pylist() for column in layout.texts]
+    is_header = [row == layout.texts for row in zip(*cells, strict=True)]
+    grades = grades_of(name, layout.columns[2], score_cells(table, layout)) if layout.shape == "graded" else []
+    kept: dict[tuple[str, ...], int] = {}
+    num_empty = num_repeated = 0
+    for row, found in enumerate(zip(*cells, strict=True)):
+        parted = _parted(found) if not (is_header[row] or (grades and math.isnan(grades[row]))) else []
+        num_empty += not parted
+        for texts in parted:
+            kept.setdefault(texts, row)
+            num_repeated += 1
+    if not kept:
+        raise DataError(where=name, found="no row with all its texts", expected="texts", remedy="Name other columns: corpus.columns.")
+
+    def of(column: str | None) -> tuple[str, ...] | None:
+        values = [] if column is None else table[column].to_pylist()
+        return None if column is None else tuple("" if values[row] is None else str(values[row]) for row in kept.values())
+
+    return FileRows(
+        texts=tuple(kept),
+        grades=tuple(grades[row] for row in kept.values()) if grades else (),
+        group=of(layout.group),
+        split=of(layout.split),
+        num_repeated=num_repeated - len(kept),
+        num_empty=num_empty,
+        origin=tuple(kept.values()),
+    )
+
+
+def score_cells(table: pa.Table, layout: Layout) -> list[object]:
+    """Return the cells of the score column, None for rows that repeat the column names."""
+    columns = [_without_nulls(table[column]).to_pylist() for column in layout.columns]
+    return [None if row == layout.columns else row[2] for row in zip(*columns, strict=True)]
+
+
+def _without_nulls(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with null words as nulls: a text NULL would be the positive of all rows without one."""
+    if not pa.types.is_large_string(column.type):
+        return column
+    is_nothing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=pa.array(NOTHING, pa.large_string()))
+    return pc.if_else(is_nothing, pa.scalar(None, pa.large_string()), column)
+
+
+def _parted(cells: Sequence[object]) -> list[tuple[str, ...]]:
+    """The rows that a row of the file becomes: its anchor with each positive and negative (the shorter list starts again); none if one of
+    them is missing. cells: anchor, positive, negatives; each a text or a list of texts."""
+    anchors, positives, *others = [_texts_in(cell) for cell in cells]
+    roles = [anchors, positives, *([[text for texts in others for text in texts]] if others else [])]
+    if not all(roles):
+        return []
+    return [tuple(role[number % len(role)] for role in roles) for number in range(max(map(len, roles)))]
+
+
+def _texts_in(cell: object) -> list[str]:
+    texts = cell if isinstance(cell, list) else [cell]
+    return list(dict.fromkeys(text.strip() for text in texts if isinstance(text, str) and not is_invisible(text)))
 
 
 def sides_of_file(name: str, rows: FileRows, file: OwnFile, revision: str) -> Sides:
@@ -161,21 +271,19 @@ def _judged(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, str]]:
 def _read(name: str, path: Path | None, file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
     if path is None:
         return _opened(name, None, (), file, revision)
-    parts = parts_of(name, path)
-    return _opened(name, parts, parts.changed(), file, revision)
+    parts = find_table(name, path, encoding=file.encoding)
+    return _opened(name, parts, tuple(one.stat().st_mtime_ns for one in parts.files if one is not None), file, revision)
 
 
 @lru_cache(maxsize=2)
-def _opened(name: str, parts: TableParts | None, changed: tuple[int, ...], file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
+def _opened(name: str, parts: TableFiles | None, changed: tuple[int, ...], file: OwnFile, revision: str) -> tuple[FileRows, np.ndarray]:
     """A file's rows and their split, cached: dev, test and training of a run need the same."""
     if parts is None:
         table = hub.read(name, split=None, columns=None, revision=revision)
     elif parts.digest() != revision:
-        place = parts.files[0].parent if parts.is_folder else parts.files[0]
-        raise changed_since_planning(f"{name} ({place})", revision)
+        raise changed_since_planning(f"{name} ({parts.files[0]})", revision)
     else:
-        written = FileFormat(encoding=file.encoding, separator=file.separator, has_header=file.has_header)
-        table, _ = read_parts(name, parts, written, named=(*file.columns, file.group))
+        table = parts.read()
     rows = file_rows(name, table, Layout(shape=file.shape, columns=file.columns, group=file.group, split=file.split))
     sides = sides_of_file(name, rows, file, revision)
     if digest_of_sides(sides) != file.sides:

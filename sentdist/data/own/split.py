@@ -11,15 +11,12 @@ import numpy as np
 
 from sentdist.data.leaks import KnownTexts, fold_disguised
 from sentdist.data.sampler import digest_u64
+from sentdist.data.tables import SPLITS
 from sentdist.errors import DataError, brief, counted
 
 SIDES = ("train", "dev", "test")
 TRAIN, DEV, TEST = range(3)
-OWN_NAMES = {
-    **dict.fromkeys(("train", "training"), TRAIN),
-    **dict.fromkeys(("dev", "val", "valid", "validation", "trial"), DEV),
-    **dict.fromkeys(("test", "testing"), TEST),
-}
+OWN_NAMES = {word: SIDES.index(split) for word, split in SPLITS.items()}
 LEAST = 5  # rows of a held-out split, in at least two groups: fewer are meaningless
 LARGE = 0.2  # share of a split's rows: larger groups are used only if smaller ones do not fill it
 

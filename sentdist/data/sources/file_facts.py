@@ -1,21 +1,21 @@
-"""Cache facts of data files (by path, size and modification time) and of hub data sets (by commit); check columns."""
+"""Cache facts of data files (by path, size and modification time) and of hub data sets (by commit)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import time
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from sentdist.errors import DataError, brief, did_you_mean, listed
-from sentdist.files import cache_folder, foreign_separator, of_its_suffix, reading, unreadable, whole_file
+from sentdist.data.tables import content_digest
+from sentdist.errors import DataError
+from sentdist.files import cache_folder, reading, unreadable, whole_file
 
 MOST_BYTES = 1 << 24  # maximum size of a cached note
-NOTED = 2  # version of the cache
+NOTED = 3  # version of the cache
 RACY_S = 2.0  # a file changed this recently may change again within one tick of a coarse clock: not remembered
 
 
@@ -26,7 +26,7 @@ class FileFacts:
     Args:
         digest: "sha256:" and 16 hex digits of the content, or a commit.
         splits: values of a column `split` with their row counts, in order of appearance.
-        note: encoding and separator if they are unusual for the suffix.
+        note: a sentence for the user.
     """
 
     digest: str
@@ -34,12 +34,6 @@ class FileFacts:
     columns: tuple[str, ...]
     splits: tuple[tuple[str, int], ...]
     note: str = ""
-
-
-def content_digest(path: Path) -> str:
-    """Return "sha256:" and the first 16 hex digits (64 bits) of the file's SHA-256."""
-    with path.open("rb") as file:
-        return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def known_digest(path: Path) -> str:
@@ -81,7 +75,7 @@ def recall_note(identity: Sequence[str | int]) -> FileFacts | None:
             num_rows=noted["num_rows"],
             columns=tuple(noted["columns"]),
             splits=tuple((name, count) for name, count in noted["splits"]),
-            note=noted["note"] if "note" in noted else noted["told"],  # its name until 1.0
+            note=noted["note"],
         )
     except (OSError, ValueError, KeyError, TypeError):  # absent, unreadable or written by another version
         return None
@@ -103,36 +97,3 @@ def _identity(path: Path) -> list[str | int]:
 
 def _note_of(identity: Sequence[str | int]) -> Path:
     return cache_folder("sources") / f"{hashlib.sha256(str(identity[0]).encode()).hexdigest()[:24]}.json"
-
-
-def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, may_name: bool = True) -> None:
-    """Raise DataError unless each wanted column is found exactly once.
-
-    Args:
-        may_name: whether the user can choose the names of columns.
-    """
-    refuse_repeated(name, [column for column in found if column in wanted])
-    absent = list(dict.fromkeys(column for column in wanted if column not in found))
-    if absent:
-        remedy = _columns_remedy(absent, found, [column for column in found if column not in wanted], may_name=may_name)
-        raise DataError(
-            where=name, found=f"columns {listed(found)}", expected=f"columns {listed(list(dict.fromkeys(wanted)))}", remedy=remedy
-        )
-
-
-def refuse_repeated(name: str, columns: Sequence[str]) -> None:
-    """Raise DataError if several columns have the same name."""
-    if twice := [brief(column) for column, count in Counter(columns).items() if count > 1]:
-        raise DataError(
-            where=name, found=f"several columns named {listed(twice)}", expected="each name once", remedy="Rename or remove all but one."
-        )
-
-
-def _columns_remedy(absent: Sequence[str], found: Sequence[str], unused: Sequence[str], *, may_name: bool) -> str:
-    foreign = foreign_separator(found[0]) if len(found) == 1 else None
-    if foreign is not None:
-        return of_its_suffix(foreign)
-    alike = next((column for column in unused if column.strip().casefold() == absent[0].strip().casefold()), None)
-    hint = did_you_mean(absent[0], unused) if alike is None else f'Did you mean "{alike}"?'
-    what = "Name the columns that hold the sentences, or rename them in the file" if may_name else "Rename columns in the file"
-    return f"{hint} {what} ({', '.join(absent)} missing).".lstrip()

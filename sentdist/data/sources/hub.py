@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from sentdist.data import generated
 from sentdist.data.sources import files, releases, retrieval_files
-from sentdist.data.sources.file_facts import FileFacts, changed_since_planning, check_columns, known_digest, recall_note, remember_note
-from sentdist.data.sources.files import check_split, with_large_strings
+from sentdist.data.sources.file_facts import FileFacts, changed_since_planning, known_digest, recall_note, remember_note
+from sentdist.data.sources.files import check_split
 from sentdist.data.sources.retrieval_files import columns_as_rows
+from sentdist.data.tables import check_columns, with_large_strings
 from sentdist.errors import DataError, first_line, hub_trouble
 
 if TYPE_CHECKING:
@@ -118,14 +119,12 @@ class SourceFacts:
         num_rows: rows of the requested split, or of all splits; judgements for a retrieval source.
         columns: names of the columns; of the documents for a retrieval source.
         splits: names of the splits, () without splits.
-        note: encoding and separator of a file if they are unusual.
     """
 
     revision: str
     num_rows: int
     columns: tuple[str, ...]
     splits: tuple[str, ...] = ()
-    note: str = ""
 
 
 def inspect_source(
@@ -149,8 +148,8 @@ def inspect_source(
         DataError: a missing, empty or unreadable file (with similar names), an unknown split, absent columns, no answer from the hub.
     """
     if name.startswith(generated.PREFIX):
-        sizes = generated.split_sizes(name)
-        facts = _facts(name, generated.REVISION, generated.num_rows(name), generated.columns_of(name), sizes, split)
+        source = generated.source_of(name)
+        facts = _facts(name, generated.REVISION, source.num_rows, source.columns, source.splits, split)
     elif name.startswith(PREFIX):
         remote = inspect(name, revision=hub_revision)
         facts = _facts(name, remote.digest, remote.num_rows, remote.columns, dict(remote.splits), split)
@@ -162,10 +161,10 @@ def inspect_source(
         release = releases.find(name, data_root)
         file = releases.facts(name, release) if release else files.file_facts(name, files.locate(name, data_root))
         sizes = dict(file.splits)
-        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split), note=file.note)
+        facts = _facts(name, file.digest, file.num_rows, file.columns, sizes, files.part_of(tuple(sizes), split))
     if columns is not None:
         found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
-        check_columns(name, found, columns, may_name=may_name_columns)
+        check_columns(name, found, columns, remedy="" if may_name_columns else "Rename columns in the file")
     return facts
 
 
@@ -231,8 +230,6 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
         tables = parts.release.tables(name)
         counts = {str(entry["values"]): int(entry["counts"]) for entry in tables.judgements["split"].value_counts().to_pylist()}
         return _facts(name, _joined_digest(parts), tables.judgements.num_rows, tuple(tables.documents.column_names), counts, split)
-    for part, path in parts.judgements:
-        retrieval_files.refuse_headless(name, path, is_of_beir=part is not None)
     facts = {path: files.file_facts(name, path) for path in parts.paths}
     retrieval_files.check_part_columns(name, parts, {path: found.columns for path, found in facts.items()})
     judged = [(part, facts[path]) for part, path in parts.judgements]
@@ -241,9 +238,7 @@ def _retrieval_facts(name: str, parts: retrieval_files.RetrievalFiles, split: st
     return _facts(name, _joined_digest(parts), num_rows, columns, sizes, files.part_of(tuple(sizes), split))
 
 
-def _facts(
-    name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None, *, note: str = ""
-) -> SourceFacts:
+def _facts(name: str, revision: str, num_rows: int, columns: tuple[str, ...], splits: dict[str, int], split: str | None) -> SourceFacts:
     files.check_split(name, tuple(splits), split)
     size = num_rows if split is None else splits[split]
-    return SourceFacts(revision=revision, num_rows=size, columns=columns, splits=tuple(splits), note=note)
+    return SourceFacts(revision=revision, num_rows=size, columns=columns, splits=tuple(splits))

@@ -47,6 +47,15 @@ def data_folder(place: str | os.PathLike[str] | None) -> Path | None:
     return folder
 
 
+def local_copy(address: str) -> Path:
+    """Return the local copy of a file or folder at an address."""
+    parent, _, name = address.rstrip("/").rpartition("/")
+    folder = data_folder(parent)
+    assert folder is not None, "an address has a parent"
+    copy_into_mirror(name, folder)
+    return folder / name
+
+
 def address_of(root: Path | None) -> str | None:
     """Return the name of a data root on other machines: the address of a mirror, or the path."""
     return None if root is None else _origin(root) or str(root)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sentdist.data.sources.csv_dialect import long_fields
 from sentdist.data.sources.file_facts import FileFacts
 from sentdist.data.sources.files import existing_root
 from sentdist.errors import DataError, first_line
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+LONGEST_FIELD = 1 << 24  # some answers exceed Python's default
 ReleasedRow = dict[str, str | int | float]
 
 
@@ -314,7 +314,8 @@ def _cough(paths: tuple[Path, ...]) -> _Parts:
 
 
 def _rows(path: Path) -> Iterable[dict[str, str]]:
-    with long_fields(), path.open(encoding="utf-8-sig", newline="") as file:  # some answers exceed the default
+    csv.field_size_limit(LONGEST_FIELD)
+    with path.open(encoding="utf-8-sig", newline="") as file:
         yield from csv.DictReader(file)
 
 

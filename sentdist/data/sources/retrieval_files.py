@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import shutil
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from sentdist.data.cells import GROUP, number_in, row_name
+from sentdist.data.cells import GROUP, row_name
 from sentdist.data.sources import files, mirror, releases
 from sentdist.errors import DataError, brief, similar_names
-from sentdist.files import SEPARATED, TABLES, cache_folder, open_bytes, reading, suffix_of, whole_file
+from sentdist.files import TABLES, cache_folder, reading, whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -110,7 +109,6 @@ SHAPES = (
     "a folder or zip with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, as in BEIR, or tables NAME_docs, NAME_queries and "
     "NAME_qrels, named as NAME"
 )
-LONGEST_JUDGEMENT = 10_000  # bytes of a line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,32 +193,6 @@ def known_sources(root: Path) -> list[str]:
     found |= {path.as_posix() for path in paths if path.suffix == ".zip"}
     names = {files.without_suffix(path.as_posix()) for path in paths}
     return sorted(found | {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")})
-
-
-def refuse_headless(name: str, path: Path, *, is_of_beir: bool) -> None:
-    """Raise DataError for judgements without a header (MS MARCO, TREC) in a file whose suffix requires one.
-
-    Args:
-        is_of_beir: whether the file belongs to a folder in BEIR's layout.
-    """
-    if suffix_of(path) not in SEPARATED:
-        return
-    with reading(path, expected=f"{suffix_of(path)[1:]}, as its suffix says", where=name), open_bytes(path) as file:
-        line = file.readline(LONGEST_JUDGEMENT)
-    first, fields = line.split(), re.split(r"[\t,;|]", line.decode(errors="replace").strip())
-    if len(fields) == 3 and number_in(fields[2].strip(' "')) is not None:
-        found = f"a judgement in the first line, {brief(line.decode(errors='replace').strip())}"
-        remedy = "Write a line above it that says query-id, corpus-id and score, with the same separator."
-        raise DataError(where=f"{name} ({path})", found=found, expected="a header there", remedy=remedy)
-    if len(first) == 4 and first[1] in (b"0", b"Q0"):
-        raise DataError(
-            where=f"{name} ({path})",
-            found="judgements as TREC writes them",
-            expected=f"a table with a header, as {suffix_of(path)} says",
-            remedy="Write query-id, corpus-id and score, below a header that says so."
-            if is_of_beir
-            else f"Call the file {files.without_suffix(path.name)}.txt.",
-        )
 
 
 def check_part_columns(name: str, parts: RetrievalFiles, columns: Mapping[Path, Sequence[str]]) -> None:

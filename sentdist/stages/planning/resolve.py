@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.augmentation import nltk_folder
-from sentdist.data.own.files import READABLE, is_own_name, no_such_file
 from sentdist.data.retrieval import GENERATED
 from sentdist.data.sources import retrieval_files
 from sentdist.data.sources.hub import inspect_source
-from sentdist.data.sources.mirror import copy_into_mirror
+from sentdist.data.sources.mirror import copy_into_mirror, local_copy
+from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
-from sentdist.files import other_kind, read_json_object, reading
+from sentdist.files import read_json_object, reading
 from sentdist.learning.encoder.declared import (
     DECLARATIONS,
     OF_SENTENCES,
@@ -142,8 +142,6 @@ class FileResolver:
                 )  # fmt: skip
             except DataError as error:
                 raise error.with_context(where=f"{where}: {error.where}") from None
-            if facts.note and (note := f"{name}: {facts.note}") not in self.notes:
-                self.notes.append(note)
             self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)
         return self._seen[asked]
 
@@ -190,11 +188,7 @@ class FileResolver:
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
             name, path = self._own_file(file.file)
-            held_out = file.held_out
-            given = OwnFileOptions(
-                shape=file.shape, columns=file.columns, group=file.group, encoding=file.encoding, separator=file.separator,
-                has_header=file.header, **held_out.model_dump(),
-            )  # fmt: skip
+            given = OwnFileOptions(columns=file.columns, encoding=file.encoding, **file.held_out.model_dump())
             found = recognise(name, path, given, hub_revision=file.revision)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
@@ -220,16 +214,17 @@ class FileResolver:
         """
         if file.startswith("hub:"):
             return file, None
+        if "://" in file:
+            copied = local_copy(file)
+            return copied.name, copied
         places = [Path(file).expanduser().absolute()]
         if self.data_root is not None:
             copy_into_mirror(file.rstrip("/"), self.data_root)
             places.append(self.data_root / file)
         path = next((place for place in places if place.is_file() or place.is_dir()), None)
         if path is None:
-            raise no_such_file(next(filter(os.path.lexists, places), places[0]), file)
-        if not path.is_dir() and not is_own_name(path.name):
-            found, remedy = f"suffix {path.suffix or '(none)'}", f"{other_kind(path)}."
-            raise DataError(where=file, found=found, expected=f"one of {READABLE}", remedy=remedy)
+            find_table(file, next(filter(os.path.lexists, places), places[0]))  # raises DataError
+        assert path is not None
         return (file.rstrip("/") if path != places[0] else path.name), path
 
     def tagger(self, name: str, *, where: str) -> str:

@@ -76,7 +76,7 @@ MISTAKES = [
     (("{encoder}", "-", "--out", "{out}", "--id", "id"), "--id"),
     (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
     (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
-    (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found ''"),
+    (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found no sentence"),
     (("{corpus}", "{encoder}", "--out", "{out}"), "Swap them"),
 ]
 
@@ -168,7 +168,7 @@ def test_relations_score_pairs_of_their_own_embeddings_alone(
 
 MISTAKES_SIMILARITY = [
     (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"), (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
-    (("{encoder}", "a man", "{heads}"), "'a man': found a sentence"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
+    (("{encoder}", "a man", "{heads}"), "a man: found no such file"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
     (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "found no relations"),
     (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'), (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
     (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
@@ -270,7 +270,7 @@ MISTAKES_SEARCH = [
     (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
     (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected a .npy file"),
     (("a", "--corpus", "{few}"), "use --embeddings"),
-    (("--queries", "how are you?", "--corpus", "{plain}"), "'how are you?': found a sentence; expected a file"),
+    (("--queries", "how are you?", "--corpus", "{plain}"), "how are you?: found no such file"),
 ]
 
 
@@ -376,14 +376,14 @@ def test_similarity_takes_the_prompt_of_encode(encoder: Path) -> None:
 
 
 def test_rows_without_a_sentence_are_left_out_counted_and_reported(tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """As spreadsheets leave them behind, in the middle and at the end; a word for no value is read as a sentence."""
+    """As spreadsheets leave them behind, in the middle and at the end."""
     texts = ["", SENTENCES[0], " ", "NULL", SENTENCES[1], ""]
     (tmp_path / "corpus.csv").write_text("key;text\n" + "".join(f"{n if text.strip() else ''};{text}\n" for n, text in enumerate(texts)))
     given = (tmp_path / "corpus.csv", "--column", "text")
     answer = _call("search", tiny_encoder_dir, "a man", "--corpus", *given, "--format", "jsonl")
     assert {hit["row"]: hit["text"] for hit in json.loads(answer.stdout)["hits"]} == {n: texts[n] for n in (1, 3, 4)}
-    assert "2 rows without a sentence are left out, row 1 first." in answer.stderr and "holds only a null word" in answer.stderr
+    assert "3 rows without a sentence are left out, row 1 first." in answer.stderr
     refused = _call("encode", tiny_encoder_dir, *given, "--out", tmp_path / "o.npy").stderr
-    assert "rows 1, 3, text: found no sentences" in refused and "--id key --out o.parquet" in refused
+    assert "rows 1, 3, 6, text: found no sentence" in refused and "--id key --out o.parquet" in refused
     kept = _call("encode", tiny_encoder_dir, *given, "--id", "key", "--out", tmp_path / "o.parquet")
     assert "3 embeddings" in kept.stdout and pq.read_table(tmp_path / "o.parquet")["id"].to_pylist() == ["1", "3", "4"]

@@ -53,8 +53,8 @@ COMMANDS = dict(_commands())
 ENOUGH: dict[tuple[str, ...], tuple[str, ...]] = {
     ("plan",): (DEMO,), ("run",): (DEMO, "--local"), ("sweep",): (DEMO, "--local"), ("tune",): ("pairs.csv", "--local"), ("train",): ("pairs.csv",), ("models",): (),
     ("leaks",): (DEMO,), ("evaluate",): ("minilm-l6", "--tasks", "scenes-sts"), ("compare",): ("minilm-l6", "ENCODER", "--tasks", "scenes-sts"),
-    ("encode",): ("ENCODER", "pairs.csv", "--column", "one", "--out", "out.npy"), ("similarity",): ("ENCODER", "a", "b"),
-    ("search",): ("ENCODER", "a", "--corpus", "pairs.csv", "--column", "one"), ("export",): ("ENCODER", "--to", "out"), ("push",): ("abcdef", "me/mine"),
+    ("encode",): ("ENCODER", "pairs.csv", "--column", "question", "--out", "out.npy"), ("similarity",): ("ENCODER", "a", "b"),
+    ("search",): ("ENCODER", "a", "--corpus", "pairs.csv", "--column", "question"), ("export",): ("ENCODER", "--to", "out"), ("push",): ("abcdef", "me/mine"),
     ("report",): ("demo",), ("explain",): ("abcdef", "abcdee"), ("track",): ("--rebuild",), ("store", "list"): (), ("store", "show"): ("abcdef",),
     ("store", "check"): (), ("store", "drop"): ("abcdef",), ("store", "gc"): (), ("up",): (), ("doctor",): (), ("submit",): (DEMO,),
 }  # fmt: skip
@@ -74,7 +74,7 @@ def test_a_store_that_is_none_is_a_mistake_of_every_command(
     monkeypatch.chdir(tmp_path)
     for name in ("SENTDIST_STORE", "SENTDIST_DATA", "MLFLOW_TRACKING_URI"):
         monkeypatch.delenv(name, raising=False)
-    Path("pairs.csv").write_text("one,two\n" + "".join(f"a dog of {number},it is {number} years old\n" for number in range(60)))
+    Path("pairs.csv").write_text("question,answer\n" + "".join(f"a dog of {number},it is {number} years old\n" for number in range(60)))
     Path("file").write_text("mine")
     for words in [words for words in ENOUGH if words not in ELSEWHERE]:
         given = [str(tiny_encoder_dir) if word == "ENCODER" else word for word in ENOUGH[words]]
@@ -246,10 +246,10 @@ MISTAKES = [
     (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "data root: found no folder nowhere"),
     (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv there. It is elsewhere: use --data . and good"),
     (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Use --column question"),
-    (("tune", "good.csv", "--shape", "pair"), '--shape: found pair; expected one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
-    (("tune", "five.csv"), "Name them in this order: --columns a,b (tune), or --set 'corpus.columns=[a, b]' (a recipe)."),
-    (("tune", "bad.jsonl"), "bad.jsonl: line 2: found {a: 2}; expected a JSON object. Correct that line."),
-    (("plan", OWN), "pairs.csv: found no such file; expected a table of texts"),
+    (("tune", "good.csv", "--columns", "question,answer"), "--columns: found question; expected ROLE=COLUMN"),
+    (("tune", "five.csv"), "Name what they are: --columns anchor=a,positive=b (a recipe: corpus.columns: {anchor: a, positive: b})"),
+    (("tune", "bad.jsonl"), "bad.jsonl"),
+    (("plan", OWN), "pairs.csv: found no such file; expected a folder or file of texts"),
     (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
     (("plan", DEMO, "--set", "encoder.checkpoint=owner/name", "--set", "encoder.revision=main"), "found owner/name at main, which may move"),
 ]  # fmt: skip

@@ -65,7 +65,7 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     small = [word for change in changes for word in ("--set", change)]
     found = done([*command, *small])
     assert found.exit_code == 0, found.output
-    assert "pairs.csv: pairs in anchor, positive; text in utf-16; separated by semicolons" in found.output
+    assert "pairs.csv: pairs in anchor, positive\n" in found.output
     assert re.search(r"75 rows: \d+ train, \d dev, \d test, in \d+ groups; the largest group has \d+ rows?", found.output), found.output
     table = found.output.partition("main score")[2]
     assert all(row in table for row in ("retrieval-pairs-csv-test", "Untouched encoder", "Shared words", "Contrastive"))
@@ -79,7 +79,7 @@ def test_the_command_trains_on_the_file_and_scores_rows_held_out_of_it(
     assert leaks.exit_code == 0 and Path(".sentdist/leaks/own.csv").read_text().count("\n") == 1, leaks.output
     Path("pairs.csv").write_text("questions,x,y,z\na b,b c,c d,d e\n")
     refused = done(command)
-    assert refused.exit_code == 2 and "--set 'corpus.columns=[" in refused.output
+    assert refused.exit_code == 2 and "--columns anchor=questions,positive=x" in refused.output
 
 
 @pytest.fixture
@@ -149,8 +149,7 @@ def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str,
 
 MISTAKES = [
     (["--budget", "soon"], "30m, 2h"), (["--budget", "5s"], "expected a minute or more"), (["--methods", "ranking"], '"ranking" is not one of'),
-    (["--shape", "lists"], "expected one of pairs, triplets"), (["--columns", "a,b"], "columns a, b"),
-    (["--no-header", "--columns", "anchor,positive"], "columns 1, 2"), (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
+    (["--columns", "a,b"], "expected ROLE=COLUMN"), (["--columns", "anchor=a"], "columns a"), (["--encoder", "owner/name"], "`sentdist pin owner/name` prints it"),
     (["--encoder", "minilm"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Use --name bad_name."), (["--max-length", "100000"], "most 40 tokens"),
     (["--encoding", "klingon"], "found 'klingon'"),
 ]  # fmt: skip
@@ -183,33 +182,14 @@ def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
     monkeypatch.setattr(Tuning, "run", lambda self: None)
     monkeypatch.setattr(train, "QUICK_BYTES", 0)
     declares_cls(Path(words[words.index("--encoder") + 1]), tmp_path / "cls")
-    for number, option in enumerate(("--header", "--no-header")):
-        found = call(
-            [
-                *words,
-                option,
-                "--shape",
-                "pairs",
-                "--columns",
-                "1,2" if number else "anchor, positive",
-                "--out",
-                f"here{number}",
-                "--encoder",
-                str(tmp_path / "cls"),
-            ]
-        )
-        assert found.exit_code == 0 and f"\n{75 + number} rows" in found.output and "Searching mine.csv" in found.stderr, found.output
-        recipe = load_recipe(tmp_path / f"here{number}/search.yaml")
-        corpus: Any = recipe.corpus
-        assert (corpus.header, corpus.shape, list(corpus.columns)) == (
-            not number,
-            "pairs",
-            ["1", "2"] if number else ["anchor", "positive"],
-        )
-        assert recipe.search is not None and recipe.search.samples == 2 and recipe.training.max_length == recipe.evaluation.max_length == 20
-        assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"], "as each declares"
-    (tmp_path / "mine.jsonl").write_text('{"anchor": "a", "positive": "b"}')
-    assert "--header: found mine.jsonl, whose columns have names" in call([words[0], "mine.jsonl", *words[2:], "--header"]).output
+    more = ["--columns", "anchor=positive, positive=anchor", "--encoding", "utf-8", "--out", "here", "--encoder", str(tmp_path / "cls")]
+    found = call([*words, *more])
+    assert found.exit_code == 0 and "\n75 rows" in found.output and "Searching mine.csv" in found.stderr, found.output
+    recipe = load_recipe(tmp_path / "here/search.yaml")
+    corpus: Any = recipe.corpus
+    assert (corpus.encoding, corpus.columns) == ("utf-8", {"anchor": "positive", "positive": "anchor"})
+    assert recipe.search is not None and recipe.search.samples == 2 and recipe.training.max_length == recipe.evaluation.max_length == 20
+    assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"], "as each declares"
 
 
 def test_a_commit_follows_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,10 +59,10 @@ USED = f"--revision {COMMIT} --pooling cls --max-length 9 --precision bf16"
 OF_USE: Found = {
     "--revision": ("revision", COMMIT), "--pooling": ("pooling", "cls"), "--max-length": ("max_length", 9), "--precision": ("precision", "bf16"),
 }  # fmt: skip
-ON_FILE = "FILE --encoder enc --shape pairs --columns one,two --header --encoding utf-8 --max-length 21 --data TMP --out here"
+ON_FILE = "FILE --encoder enc --columns anchor=one,positive=two --encoding utf-8 --max-length 21 --data TMP --out here"
 OF_FILE: Found = {
-    "--encoder": ("encoders.0", "enc"), "--shape": ("fields.shape", "pairs"), "--columns": ("fields.columns", ["one", "two"]),
-    "--header": ("fields.header", True), "--encoding": ("fields.encoding", "utf-8"), "--max-length": ("max_length", 21), "--data": ("data", Path("TMP")),
+    "--encoder": ("encoders.0", "enc"), "--columns": ("fields.columns", {"anchor": "one", "positive": "two"}),
+    "--encoding": ("fields.encoding", "utf-8"), "--max-length": ("max_length", 21), "--data": ("data", Path("TMP")),
 }  # fmt: skip
 PROMPTS = "--prompt sp: --query-prompt qp: --document-prompt dp:"
 SAME = SimpleNamespace(stage=SimpleNamespace(key="same"), notes=(), prompts=())
@@ -114,7 +114,7 @@ REACHES = [
           {"sentdist.cli.nearest:find_checkpoint": Path("ENCODER"), SHARED: nullcontext(None), LOAD: LOADED,
            "sentdist.inference.nearest:SearchedFiles.check": None, "sentdist.inference.nearest:embed_queries": SimpleNamespace(vectors=None),
            "sentdist.inference.nearest:SameEncoder.of": None, "sentdist.inference.nearest:CorpusSearch": END},
-          OF_USE | {"--corpus": ("texts.path", Path("FILE")),
+          OF_USE | {"--corpus": ("texts.files.files.0", Path("FILE")),
            "--column": ("texts.columns", ("one",)), "--id": ("texts.id_column", "two"), "--show": ("texts.shown", ("two",)), "-k": ("depth", 3), "--relation": ("4.2.a", 2.0),
            "--queries": ("4.1.0", "the dog runs"), "--query-column": ("4.1.1", "birds"), "--query-prompt": ("query_prompt", "qp:"),
            "--document-prompt": ("2.0.prompt", "dp:")}),

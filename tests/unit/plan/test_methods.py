@@ -170,14 +170,18 @@ def own_plan(*overrides: str) -> Plan:
     return plan_of(load_recipe(RECIPES / "own.yaml", overrides))
 
 
+OF_SHAPE = {
+    "pairs": "corpus.columns=null", "triplets": "corpus.columns={negative: other}", "graded": "corpus.columns={score: likeness}",
+}  # fmt: skip
+
+
 def test_a_shape_has_its_stages_tasks_and_methods() -> None:
     for shape, method, kinds in [
         ("pairs", "contrastive", ["retrieval"]),
-        ("faq", "contrastive", ["retrieval"]),
         ("triplets", "contrastive", ["retrieval", "triplets"]),
         ("graded", "graded", ["sts"]),
     ]:
-        plan = own_plan(f"corpus.shape={shape}")
+        plan = own_plan(OF_SHAPE[shape])
         assert {trial.method for trial in plan.trials} == {"base", "words", method}
         train = next(stage for stage in plan.stages if isinstance(stage, Train))
         assert isinstance(train.corpus, GradedCorpus if shape == "graded" else RowsCorpus) and train.corpus.num_columns == (
@@ -188,14 +192,14 @@ def test_a_shape_has_its_stages_tasks_and_methods() -> None:
         assert [task.kind for task in tasks] == kinds and {getattr(task, "split", None) for task in tasks} == {"test"}
         of_rows = [task.own for task in tasks if isinstance(task, Task | TripletTask)]
         assert of_rows == [train.selection.task.own] * len(tasks)
-        assert own_test_names("pairs.csv", plan.recipe.corpus.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr, attr-defined]
+        assert own_test_names("pairs.csv", train.selection.task.own.shape) == tuple(task.name for task in tasks)  # type: ignore[union-attr]
         assert sweep_metric(sweep_record(plan)).startswith(tasks[0].name)
         assert len({task.name for task in (*tasks, train.selection.task)}) == len(tasks) + 1
 
 
 def test_a_limit_is_drawn_by_its_seed_and_scores_are_taken_as_they_are() -> None:
-    for shape in ["pairs", "faq", "triplets", "graded"]:
-        plan = own_plan(f"corpus.shape={shape}", "corpus.limit=100", "corpus.limit_seed=3")
+    for shape in OF_SHAPE:
+        plan = own_plan(OF_SHAPE[shape], "corpus.limit=100", "corpus.limit_seed=3")
         corpus = next(stage.corpus for stage in plan.stages if isinstance(stage, Train))
         assert isinstance(corpus, RowsCorpus | GradedCorpus) and (corpus.limit, corpus.limit_seed, plan.rows[corpus.key]) == (100, 3, 100)
         assert not isinstance(corpus, GradedCorpus) or (corpus.rounding, corpus.labels.spacing) == ("none", None)
@@ -206,7 +210,6 @@ def test_what_has_no_sense_is_refused_while_planning() -> None:
         ("corpus={source: nli/triplets}", "expected one of kind own"),
         ("folds={num: 5}", "folds: has no effect on a corpus of kind own"),
         ("corpus.held_out.test=0", "found 0; expected"),
-        ("corpus.shape=pair", 'one of pairs, triplets, graded, faq. Did you mean "pairs"?'),
         ("selection.task=own+stsb-dev", "tasks of one kind"),
     ]:
         with pytest.raises(RecipeError) as refused:

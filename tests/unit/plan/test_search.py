@@ -142,7 +142,7 @@ def test_rungs_that_end_at_one_dev_score_are_refused() -> None:
 
 def request(**changes: Any) -> TuneRequest:
     given: dict[str, Any] = {
-        "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "num_apart": 1000, "corpus": {"shape": "pairs"},
+        "name": "tune-my file", "file": "my.csv", "shape": "pairs", "num_rows": 1000, "num_apart": 1000, "corpus": {},
         "held_out": {"dev": 0.0, "test": 0.3, "near": None}, "encoders": [("minilm-l6", None)], "hours": 0.5,
     }  # fmt: skip
     return TuneRequest(**(given | changes))
@@ -161,14 +161,16 @@ def test_batches_are_no_larger_than_rows_without_a_text_in_common() -> None:
             values(num_apart=15)
 
 
+OF_SHAPE = {"triplets": {"negative": "other"}, "graded": {"score": "likeness"}}
+
+
 def test_each_shape_has_methods_that_can_be_trained_on_it() -> None:
     for shape, methods in [
         ("pairs", ["contrastive", "symmetric"]),
-        ("faq", ["contrastive", "symmetric"]),
         ("triplets", ["contrastive", "symmetric", "margin"]),
         ("graded", ["ranking", "regression"]),
     ]:
-        recipe = recipe_from_values(values(shape=shape, corpus={"shape": shape}), where="tune")
+        recipe = recipe_from_values(values(shape=shape, corpus={"columns": OF_SHAPE.get(shape, {})}), where="tune")
         assert [name for name, method in recipe.methods.items() if method.objective] == methods and set(methods) <= set(TUNABLE)
         assert {trial.method for trial in plan_of(recipe).trials} >= {"untouched"}
         assert recipe.search is not None and recipe.search.budget is not None and recipe.search.budget.hours == 0.5
