@@ -57,7 +57,7 @@ leaves_in_time() {
     "$@" &
     node="$!"
     # shellcheck disable=SC2064
-    trap "RAY_ADDRESS='$address' python3 -P -m sentdist leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
+    trap "RAY_ADDRESS='$address' python3 -P -m rayjobs.leave --within $((notice_s + 10)) && sleep $notice_s; kill $node" TERM
     trap 'kill "$node"' INT # Ctrl-C, which background processes ignore
     end_with "$node"
 }

@@ -42,7 +42,7 @@ on_each_host='. cluster/security.sh && folder="$(ray_folder "$SLURM_JOB_ID")" &&
         status=1
     fi
     rm -rf "$folder" "$SENTDIST_ENDED"; exit "$status"; }'
-to_leave='. cluster/security.sh && use_tls "$(hostname -I)" node && RAY_ADDRESS="$1" python3 -P -m sentdist leave --all --within 150'
+to_leave='. cluster/security.sh && use_tls "$(hostname -I)" node && RAY_ADDRESS="$1" python3 -P -m rayjobs.leave --all --within 150'
 leave() {
     echo "$(date "+%F %T"): Slurm takes these hosts; trainings write their checkpoints."
     srun --overlap --ntasks=1 --nodes=1 --nodelist="$head" bash -c "$to_leave" sentdist "$head_ip:6379" || echo "The cluster could not be notified."

@@ -26,7 +26,7 @@ sentdist submit "$recipe" "$@" | tee .sentdist/logs/sweep.log || fail "the sweep
 
 say
 say "Done in $(((SECONDS - started_at) / 60)) min $(((SECONDS - started_at) % 60)) s (run this again: every stage is found in the store)."
-say "  artifacts      $SENTDIST_STORE   (sentdist store list)"
+say "  artifacts      $SENTDIST_STORE   (sentdist list artifacts)"
 say "  MLflow         ${MLFLOW_TRACKING_URI/:\/\//://$MLFLOW_TRACKING_USERNAME:$MLFLOW_TRACKING_PASSWORD@}/login$(grep -o '#/experiments/.*' .sentdist/logs/sweep.log | tail -n 1)"
 say "  Ray dashboard  $RAY_API_SERVER_ADDRESS   (token: $RAY_AUTH_TOKEN_PATH)"
 say "  use these from your shell:   source .sentdist/env"

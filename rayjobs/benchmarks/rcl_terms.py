@@ -36,10 +36,11 @@ def main(
 
 def table(recipe: Path, *, store: str, data: Path | None, rows: int) -> str:
     """The table as Markdown. Raises DataError where no RCL encoder of the recipe is finished."""
+    from sentdist.plan.recipe import load_recipe
     from sentdist.plan.stages import Train
-    from sentdist.stages.planning.planned import planned
+    from sentdist.stages.planning.planned import planned_recipe
 
-    plan, context = planned(recipe, store=store, data=data)
+    plan, context = planned_recipe(load_recipe(recipe), store=store, data=data)
     trained = [stage for stage in plan.stages if isinstance(stage, Train) and stage.objective.name == "rcl" and context.store.has(stage)]
     if not trained:
         raise DataError(

@@ -14,7 +14,6 @@ from sentdist.inference.arguments import (
     given_embeddings,
     given_encoder,
     given_flag,
-    given_loaded,
     given_pairs,
     given_sentences,
     given_store,
@@ -38,55 +37,38 @@ Weights = Mapping[str, float] | None
 
 
 class Encoder:
-    """A sentence encoder in memory.
+    """A sentence encoder in memory: in float32, on a GPU if there is one.
 
     Example:
-        encoder = sentdist.Encoder.load("minilm-l6")
+        encoder = sentdist.Encoder("minilm-l6")
         embeddings = encoder.encode(["A man plays the guitar.", "Somebody makes music."])  # (2, 384), float32
+        encoder = sentdist.Encoder("minilm-l6?max_length=128&pooling=cls")
     """
 
-    _store: str | None = None  # in which it was looked up
-
-    def __init__(self, loaded: LoadedEncoder) -> None:
-        self.loaded = given_loaded("Encoder", loaded)
-
-    @classmethod
-    def load(
-        cls,
-        name: str | Path,
-        *,
-        revision: str | None = None,
-        pooling: str | None = None,
-        max_length: int | None = None,
-        precision: str = "fp32",
-        store: Place = None,
-    ) -> Encoder:
-        """Load any encoder in float32, on a GPU if there is one.
+    def __init__(self, name: str | Path, *, store: Place = None) -> None:
+        """Load an encoder.
 
         Args:
-            name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a train artifact in the store.
-            revision: commit of a hub id.
-            pooling: as `encoder.pooling` in a recipe ("mean", "cls", …); None: what the encoder declares, else mean.
-            max_length: tokens of a sentence, including special ones; None: the encoder's limit.
-            precision: of matrix products: fp32, bf16, or tf32 (TensorFloat-32, on an NVIDIA GPU).
+            name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a training in the store, and `?key=value&…` on how it is
+                opened; or a YAML file with `checkpoint` and these keys:
+                `revision`: commit of a hub id;
+                `pooling`: as `encoder.pooling` in a recipe (mean, cls, …); by default what it declares, else mean;
+                `max_length`: tokens of a sentence, including special ones, by default the encoder's limit;
+                `precision` of matrix products: fp32, bf16, or tf32 (TensorFloat-32, on an NVIDIA GPU);
+                `normalize`: true for embeddings of length 1;
+                `prompt`, `query_prompt`, `document_prompt`: prompts by name or text, instead of the encoder's defaults.
             store: where keys are looked up; None: SENTDIST_STORE, else `.sentdist/store`.
 
         Raises:
-            EncoderError: no such encoder, no tokenizer, a pooling whose weights it lacks, or an unsupported length.
-            DataError: not a name, or an unknown precision. ResourceError: tf32 without an NVIDIA GPU.
-            StoreError: a key of no or several artifacts.
+            EncoderError: no such encoder, an unknown key or value, no tokenizer, weights that its pooling lacks, or an unsupported length.
+            DataError: not a name. ResourceError: tf32 without an NVIDIA GPU. StoreError: a key of no or several artifacts.
         """
-        checked = given_encoder("Encoder.load", name)
-        length = None if max_length is None else given_count("Encoder.load: max_length", max_length)
+        checked = given_encoder("Encoder", name)
 
         from sentdist.inference.ready_encoder import LoadedEncoder
 
-        use = encoder_use(
-            checked, given_store(store), revision=revision, pooling=pooling, max_length=length, precision=precision, normalize=False
-        )
-        made = cls(LoadedEncoder.load(use))
-        made._store = given_store(store)
-        return made
+        self._store = given_store(store)  # in which it was looked up
+        self.loaded = LoadedEncoder.load(encoder_use(checked, self._store))
 
     @property
     def width(self) -> int:
@@ -103,9 +85,10 @@ class Encoder:
 
         Args:
             sentences: a list or column of `str`, or one `str`.
-            prompt: prefix of each sentence: a name in `prompts`, a text, or "" for none; None: the folder's default prompt, if any, as in
-                `SentenceTransformer.encode`, with a warning if it has prompts but no default.
-            normalize: scale to length 1; False: lengths as pooling gives them, even if the checkpoint has sentence-transformers normalize.
+            prompt: prefix of each sentence: a name in `prompts`, a text, or "" for none; None: as the encoder was opened, else the
+                folder's default prompt, if any, as in `SentenceTransformer.encode`, with a warning if it has prompts but no default.
+            normalize: scale to length 1; False: as the encoder was opened, by default with lengths as pooling gives them, even if the
+                checkpoint has sentence-transformers normalize.
 
         Returns:
             (S, D) float32, or (D,) for one `str`.
@@ -114,7 +97,7 @@ class Encoder:
             DataError: no sentences, or one without a visible character; an unknown prompt.
             EncoderError: non-finite embeddings; a prompt that leaves no token for a sentence.
         """
-        loaded = _of_sentences(self.loaded, prompt, "encode: prompt")
+        loaded = _of_sentences(self.loaded, prompt)
         if given_flag("encode: normalize", normalize):
             loaded = replace(loaded, use=replace(loaded.use, normalize=True))
         embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
@@ -124,7 +107,7 @@ class Encoder:
     def export(self, to: str | Path) -> None:
         """Write a new folder that `SentenceTransformer(to)` loads, with a model card and the encoder's relations, if any.
 
-        The folder keeps the `max_length` given to `load`. `sentdist export` also writes ONNX graphs.
+        The folder keeps the `max_length` of the encoder's name. `sentdist export` also writes ONNX graphs.
 
         Raises:
             DataError: the folder exists.
@@ -141,7 +124,7 @@ AnyEncoder = Encoder | str | Path
 
 @overload
 def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
-    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, directions: str = "max_both", prompt: str | None = None
+    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, prompt: str | None = None
 ) -> float: ...
 @overload
 def similarity(
@@ -150,7 +133,6 @@ def similarity(
     second: Iterable[str],
     *,
     relations: Weights = None,
-    directions: str = "max_both",
     prompt: str | None = None,
 ) -> np.ndarray: ...
 def similarity(
@@ -159,7 +141,6 @@ def similarity(
     second: str | Iterable[str],
     *,
     relations: Weights = None,
-    directions: str = "max_both",
     prompt: str | None = None,
 ) -> float | np.ndarray:
     """Return the similarity of pairs of sentences, row by row.
@@ -167,8 +148,8 @@ def similarity(
     Args:
         encoder: an `Encoder`, or its name or folder.
         first, second: two lists of equal length, or two `str`.
-        relations: relation -> weight: score by Σ_k w_k cos(h_1 + r_k, h_2) (RSE, arXiv 2212.08802); None: cosines.
-        directions: with relations, `max_both` (the greater of both directions) or `one` (the first sentence as head).
+        relations: relation -> weight: score by Σ_k w_k cos(h_1 + r_k, h_2), the greater of both
+            directions (RSE, arXiv 2212.08802); None: cosines.
         prompt: prefix of all sentences, as in `Encoder.encode`.
 
     Returns:
@@ -181,8 +162,8 @@ def similarity(
     from sentdist.inference.similarity import pair_scorer
 
     heads, tails = given_pairs("similarity", first, second)
-    loaded = _of_sentences(_loaded(encoder), prompt, "similarity: prompt")
-    scores_S = pair_scorer(loaded, relations or {}, directions=directions).scores(heads, tails)
+    loaded = _of_sentences(_loaded(encoder), prompt)
+    scores_S = pair_scorer(loaded, relations or {}).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S
 
 
@@ -268,10 +249,10 @@ def search(
             remedy="Leave document_prompt out, and encode the corpus with it: encode(corpus, prompt=…).",
         )  # fmt: skip
     loaded = _loaded(encoder)
-    of_queries = loaded.prompts.of_queries(query_prompt, option="search: query_prompt")
+    of_queries = loaded.prompts.of_queries(query_prompt)
     vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, relations or {})
     if given is None:
-        loaded = loaded.with_prompt(loaded.prompts.of_documents(document_prompt, option="search: document_prompt").text)
+        loaded = loaded.with_prompt(loaded.prompts.of_documents(document_prompt).text)
     tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
     ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=depth)
     scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
@@ -289,7 +270,7 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     the objective reads them (see `EmbeddingLoss.forward`). Under torch.distributed, candidates come from all ranks.
 
     Args:
-        name: as in a recipe; `sentdist objectives` lists the names.
+        name: as in a recipe; `sentdist list objectives` lists the names.
         width: D, for objectives with parameters (a head, relation vectors): add its `parameters()` to the optimizer.
         relations: names of the relations, for objectives with relation vectors.
         values: as in a recipe.
@@ -307,13 +288,13 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
 
 
 def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
-    return encoder.loaded if isinstance(encoder, Encoder) else Encoder.load(encoder).loaded
+    return encoder.loaded if isinstance(encoder, Encoder) else Encoder(encoder).loaded
 
 
-def _of_sentences(loaded: LoadedEncoder, asked: str | None, option: str) -> LoadedEncoder:
+def _of_sentences(loaded: LoadedEncoder, asked: str | None) -> LoadedEncoder:
     """The encoder with the prompt for sentences; warns if it has prompts and none was requested or is the default."""
-    prompt = loaded.prompts.of_sentences(asked, option=option)
-    if asked is None and prompt.line and not prompt.text:
+    prompt = loaded.prompts.of_sentences(asked)
+    if asked is None and loaded.use.prompts.sentence is None and prompt.line and not prompt.text:
         warnings.warn(prompt.line, stacklevel=3)
     return loaded.with_prompt(prompt.text)
 
@@ -351,7 +332,6 @@ def card_of(
     *,
     name: str,
     licence: str | None = None,
-    language: Sequence[str] | None = None,
     scored_as: EncoderSpec | None = None,
     num_seeds: int = 1,
 ) -> str:
@@ -362,7 +342,6 @@ def card_of(
         store: with its scores.
         name: OWNER/NAME on the hub, or the folder's name.
         licence: None: that of a packaged base model.
-        language: None: that in the base model's card.
         scored_as: the encoder whose scores are shown; None: the training.
         num_seeds: trainings averaged.
     """
@@ -375,7 +354,7 @@ def card_of(
     packaged = PACKAGED_ENCODERS.get(_fields(trained)["encoder"]["checkpoint"])
     base, licence = (None, licence) if packaged is None else (packaged.hub_id, licence or packaged.licence)
     return encoder_card(
-        store, trained, name=name, licence=licence, language=language_of(folder) if language is None else language,
+        store, trained, name=name, licence=licence, language=language_of(folder),
         has_unit_length=ends_in_normalize(folder), base=base, scored_as=scored_as, num_seeds=num_seeds,
     )  # fmt: skip
 

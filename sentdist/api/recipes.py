@@ -53,7 +53,7 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
 def run(
     recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = None, data: Place = None, print_line: PrintLine = print
 ) -> list[Outcome]:
-    """Build a recipe without its grid in this process, as `sentdist run --local`; stages in the store are not built again.
+    """Build a recipe without its grid in this process, as `sentdist sweep --no-grid --local`; stages in the store are not built again.
 
     Args:
         recipe, overrides, store, data: as in `plan`.
@@ -125,7 +125,7 @@ TRAINED = ".sentdist/trained"
 class TrainedEncoder:
     """An encoder trained on a user's rows."""
 
-    folder: Path  # for `Encoder.load` and sentence-transformers
+    folder: Path  # for `Encoder` and sentence-transformers
     verdict: Verdict  # against the untouched encoder on held-out rows: `outcome`, `difference`, `line`
     num_seeds: int  # trainings whose weights it averages
 
@@ -138,7 +138,6 @@ def train(
     *,
     encoder: str | Path = "minilm-l6",
     columns: Mapping[str, str | Sequence[str]] | None = None,
-    max_length: int = 128,
     out: Place = None,
     store: Place = None,
     data: Place = None,
@@ -149,9 +148,9 @@ def train(
     Args:
         rows: a file, a folder of its parts or `hub:OWNER/NAME@COMMIT`, as in `sentdist train`; or a list of dicts or tuples, a pandas
             DataFrame or a `datasets.Dataset`.
-        encoder: a packaged name, a folder, or OWNER/NAME@COMMIT of the hub.
+        encoder: a packaged name, a folder or a hub id, and how it is opened, as in `Encoder`: `OWNER/NAME?revision=COMMIT&max_length=256`
+            (keys `revision`, `pooling`, `max_length`: tokens of a text, by default 128).
         columns: of the roles anchor, positive, negative (several), score, group and split; None: by usual names.
-        max_length: tokens of a text.
         out: folder for the encoder; None: below `.sentdist/trained`.
         store, data: as in `plan`.
         print_line: called with each line of progress.
@@ -164,14 +163,15 @@ def train(
 
     Example:
         trained = sentdist.train("faq.csv")
-        encoder = sentdist.Encoder.load(trained.folder)
+        encoder = sentdist.Encoder(trained.folder)
     """
+    from sentdist.inference.encoder_value import parse_encoder
     from sentdist.stages.planning.planned import own_request
 
     named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}
     request = own_request(
-        as_file(rows), command="train", fields={"columns": named} if named else {},
-        encoders=[str(encoder)], data=given_data(data), max_length=max_length,
+        as_file(rows), command="train", fields={"columns": named} if named else {}, encoders=[parse_encoder(str(encoder))],
+        data=given_data(data),
     )  # fmt: skip
     return trained_here(request, out=out, store=given_store(store), data=given_data(data), print_line=print_line)
 

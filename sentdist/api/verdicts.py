@@ -38,7 +38,7 @@ def evaluate(
     """Score an encoder on tasks. Scores and embeddings are kept in the store and not computed again.
 
     Args:
-        encoder: an `Encoder`, or its name or folder.
+        encoder: an `Encoder`, or its name as `Encoder` takes it.
         tasks: names, groups (`sts`, `transfer`, `retrieval`, …), or `KIND=SOURCE@SPLIT` for your own data, such as `sts=pairs.tsv`, below
             the data root, else in this folder. `own=FILE`: the rows that `sentdist tune FILE` holds out for test.
         prompt: prefix of sentences, as in `Encoder.encode`; a warning names the encoder's prompts if none is used.
@@ -50,38 +50,30 @@ def evaluate(
 
     Raises:
         RecipeError: no such task. DataError: data that is missing or unreadable, an unknown prompt, or one for which no task has texts.
-        EncoderError: as `Encoder.load`; a prompt that leaves no token for a sentence.
+        EncoderError: as `Encoder`; a prompt that leaves no token for a sentence.
 
     Example:
         scores = sentdist.evaluate("minilm-l6", "scenes-sts")
         print(scores["scenes-sts"])
     """
     names = given_names("evaluate: tasks", tasks)
-    options = ("evaluate: prompt", "evaluate: query_prompt", "evaluate: document_prompt")
-    asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt, options=options)
-    planned = _planned("evaluate", _use(encoder, store), names, store, data, asked)
-    if (prompt, query_prompt, document_prompt) == (None, None, None):
-        for one in planned.prompts:
-            if one.line and not one.text:
-                warnings.warn(one.line, stacklevel=2)
+    asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt)
+    use = _use(encoder, store)
+    planned = _planned("evaluate", use, names, store, data, asked)
+    for one in planned.prompts if asked == use.prompts == AskedPrompts() else ():
+        if one.line and not one.text:
+            warnings.warn(one.line, stacklevel=2)
     return numbers(planned.made().record.results)
 
 
 def compare(
-    encoder: AnyEncoder,
-    other: AnyEncoder,
-    tasks: str | Sequence[str] | None = None,
-    *,
-    mteb: str | Sequence[str] | None = None,
-    store: Place = None,
-    data: Place = None,
+    encoder: AnyEncoder, other: AnyEncoder, tasks: str | Sequence[str] | None = None, *, store: Place = None, data: Place = None
 ) -> Compared:
     """Test whether two encoders differ, the first minus the second, on other items of these tasks, as reports do.
 
     Args:
-        encoder, other: encoders, used with their default prompts; or two folders of predictions saved by mteb.
-        tasks: as in `evaluate`; None: "sts".
-        mteb: with folders of predictions, tasks by mteb's names or MODULE:CLASS; None: all common ones.
+        encoder, other: as in `evaluate`, such as `minilm-l6?prompt=…`; or two folders of predictions saved by mteb.
+        tasks: as in `evaluate`; None: "sts". With folders, tasks by mteb's names or MODULE:CLASS; None: all common ones.
         store, data: as in `plan`.
 
     Returns:
@@ -90,25 +82,13 @@ def compare(
         task; and `notes` on what was not compared.
 
     Raises:
-        DataError: the same encoder twice, no common task, `tasks` with folders of predictions, or one folder beside an encoder. Others as
-            `evaluate`.
+        DataError: the same encoder twice, no common task, or one folder of predictions beside an encoder. Others as `evaluate`.
     """
-    kept = _predictions(encoder), _predictions(other)
-    if kept[0] is not None and kept[1] is not None:
-        if tasks is not None:
-            raise DataError(
-                where="compare: tasks", found="tasks beside predictions of mteb", expected="tasks of mteb", remedy="Name them by mteb=…."
-            )
-        return _compare_predictions((str(encoder), str(other)), kept[0], kept[1], mteb)
-    if mteb is not None or kept != (None, None):
-        found = "mteb beside encoders" if kept == (None, None) else "predictions of mteb beside an encoder"
-        raise DataError(
-            where="compare", found=found, expected="two folders of predictions, or two encoders",
-            remedy="`sentdist compare … --mteb TASK --out DIR` has mteb run an encoder first.",
-        )  # fmt: skip
-    names = given_names("compare: tasks", "sts" if tasks is None else tasks)
+    names = () if tasks is None else given_names("compare: tasks", tasks)
+    if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
+        return compare_predictions((str(encoder), str(other)), kept, names)
     uses = [_use(one, store) for one in (encoder, other)]
-    first, second = (_planned("compare", use, names, store, data) for use in uses)
+    first, second = (_planned("compare", use, names or ("sts",), store, data) for use in uses)
     ours, theirs = first.checkpoint, second.checkpoint
     if first.stage.key == second.stage.key:
         raise _twice(ours)
@@ -144,9 +124,14 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     return report_sweep(open_store(given_store(store)), name)
 
 
-def _compare_predictions(names: tuple[str, str], first: Predictions, second: Predictions, tasks: str | Sequence[str] | None) -> Compared:
-    """Compare two encoders by predictions saved by mteb."""
-    asked = None if tasks is None else given_names("compare: mteb", tasks)
+def compare_predictions(names: tuple[str, str], kept: tuple[Predictions | None, Predictions | None], tasks: Sequence[str]) -> Compared:
+    """Compare two encoders by predictions saved by mteb, on these of its tasks or on all common ones; raises as `compare`."""
+    first, second = kept
+    if first is None or second is None:
+        raise DataError(
+            where="compare", found="predictions of mteb beside an encoder", expected="two folders of predictions, or two encoders",
+            remedy="`sentdist evaluate ENCODER --mteb TASK --out DIR` writes DIR/predictions.",
+        )  # fmt: skip
     if first.folder.resolve() == second.folder.resolve():
         raise _twice(names[0])
 
@@ -154,13 +139,13 @@ def _compare_predictions(names: tuple[str, str], first: Predictions, second: Pre
     from sentdist.report.evaluated import compare_evaluated
 
     with TemporaryDirectory() as place:
-        scores = predicted_scores((first, second), asked, Path(place))
+        scores = predicted_scores((first, second), list(tasks) or None, Path(place))
         found = compare_evaluated(_labels(*names), scores.both, scores.measures)
     return replace(found, notes=(*scores.notes, *found.notes))
 
 
-def _predictions(given: AnyEncoder) -> Predictions | None:
-    """The predictions saved by mteb in a folder, or None."""
+def predictions_in(given: AnyEncoder) -> Predictions | None:
+    """Return the predictions saved by mteb in a folder, or None."""
     if not isinstance(given, str | Path) or not Path(given).expanduser().is_dir():
         return None
     from sentdist.inference.mteb_items import Predictions

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from sentdist.cli import encoders, nearest, recipes, reporting, scoring, servers, store, train
+from sentdist.cli import encoders, listing, nearest, recipes, reporting, scoring, servers, store, train
 from sentdist.cli.printing import open_console
 from sentdist.errors import NO_RIGHT, SentdistError, StoreError, explain_disk_errors, first_line, words_for
 from sentdist.files import cache_folder
@@ -67,6 +67,11 @@ class _Commands(TyperGroup):
         _name_values(command)
         return command
 
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.commands[name].get_short_help_str(limit=100)) for name in group])
+
     def invoke(self, ctx: Any) -> Any:
         collect_rarely()
         try:
@@ -78,10 +83,7 @@ class _Commands(TyperGroup):
                 raise
             _print_error(str(error))
             raise typer.Exit(FAILURE if _is_of_a_disk(error) else MISTAKE) from None
-        except _OWN_ENDINGS as ending:
-            message = str(getattr(ending, "message", ""))
-            if "extra argument" in message and ".yaml" in message:
-                ending.message = f"{message}: one recipe a command"  # type: ignore[attr-defined]
+        except _OWN_ENDINGS:
             raise
         except SystemExit as ending:
             raise with_signal_code(ending) from None
@@ -95,14 +97,13 @@ class _Commands(TyperGroup):
 
 
 def _name_values(command: Any) -> None:
-    """Have help show values of arguments and options as RECIPE, TEXT or NUMBER, not as Python types."""
+    """Have help show values as RECIPE, TEXT or NUMBER, not as Python types."""
     for parameter in getattr(command, "params", ()):
-        if parameter.metavar is None and not getattr(parameter, "is_flag", False):
-            kind = str(
-                getattr(getattr(parameter, "type_descriptor", None), "annotation", None) or parameter.type
-            ).lower()  # by typer's version
-            named = "NUMBER" if "int" in kind or "float" in kind else "PATH" if "path" in kind or "file" in kind else "TEXT"
-            parameter.metavar = str(parameter.name).upper() if parameter.param_type_name == "argument" else named
+        annotation = getattr(getattr(parameter, "type_descriptor", None), "annotation", None) or parameter.type  # by typer's version
+        kind = str(annotation).lower()
+        if parameter.metavar is None and not getattr(parameter, "is_flag", False) and "literal" not in kind and "choice" not in kind:
+            value = "NUMBER" if "int" in kind or "float" in kind else "PATH" if "path" in kind else "TEXT"
+            parameter.metavar = str(parameter.name).upper() if parameter.param_type_name == "argument" else value
     for one in getattr(command, "commands", {}).values():
         _name_values(one)
 
@@ -117,36 +118,25 @@ def _print_error(sentence: str) -> None:
     open_console(stderr=True).print(sentence, style="red", markup=False, highlight=False, soft_wrap=True)
 
 
-COMMANDS = (
-    recipes.plan,
-    recipes.run,
-    recipes.sweep,
-    recipes.submit,
-    recipes.stop,
-    train.train,
-    train.tune,
-    reporting.objectives,
-    reporting.tasks,
-    reporting.recipes,
-    reporting.models,
-    recipes.schema,
-    reporting.leaks,
-    scoring.evaluate,
-    scoring.compare,
-    encoders.encode,
-    encoders.similarity,
-    nearest.search,
-    encoders.export,
-    encoders.pin,
-    encoders.push,
-    reporting.report,
-    reporting.explain,
-    reporting.track,
-    servers.up,
-    servers.down,
-    servers.leave,
-    servers.doctor,
-)
+GROUPS: dict[str, dict[str, Any]] = {
+    "Start": {"up": servers.up, "down": servers.down, "doctor": servers.doctor},
+    "Your own data": {"train": train.train, "tune": train.tune},
+    "Recipes": {
+        "plan": recipes.plan,
+        "sweep": recipes.sweep,
+        "submit": recipes.submit,
+        "stop": recipes.stop,
+        "report": reporting.report,
+    },
+    "Encoders": {
+        "encode": encoders.encode,
+        "search": nearest.search,
+        "evaluate": scoring.evaluate,
+        "compare": scoring.compare,
+        "export": encoders.export,
+    },
+    "Housekeeping": {"list": listing.list_what, "store": store.store_app},
+}
 
 app = typer.Typer(
     cls=_Commands,
@@ -172,7 +162,9 @@ def main(
 ) -> None: ...
 
 
-for command in COMMANDS:
-    app.command()(command)
-app.add_typer(store.store_app, name="store")
-app.add_typer(store.bank_app, name="bank")
+for group in GROUPS.values():
+    for name, command in group.items():
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)

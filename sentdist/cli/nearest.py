@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from dataclasses import replace
@@ -11,24 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.options import (
-    EncoderName,
-    EncoderRevision,
-    EncodingPrecision,
-    GpusPerWorker,
-    GpuType,
-    MaxLength,
-    OwnPooling,
-    QueryPrompt,
-    RelationWeights,
-    StoreRoot,
-    TextColumn,
-    check_choice,
-    check_in_use,
-    given_names,
-    named_gpus,
-    weights_of,
-)
+from sentdist.cli.options import EncoderName, OutputFormat, RelationWeights, StoreRoot, Workers, check_in_use, print_json, weights_of
 from sentdist.cli.printing import (
     devices_here,
     empty_table,
@@ -42,10 +24,8 @@ from sentdist.cli.printing import (
 )
 from sentdist.errors import DataError, counted, listed
 from sentdist.files import is_file_of_sentences
-from sentdist.inference.opening import encoder_use
+from sentdist.inference.opening import Prompts, encoder_use
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-
-MANY_QUERIES = 1_000  # some seconds on a CPU
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
@@ -63,31 +43,14 @@ def search(
         Path | None, typer.Option("--embeddings", help="Embeddings of the corpus, as `sentdist encode` writes them (.npy).")
     ] = None,
     query_file: Annotated[str | None, typer.Option("--queries", help="A file of queries, or - for standard input.")] = None,
-    column: TextColumn = None,
-    query_column: Annotated[str | None, typer.Option("--query-column", help="Column of queries in a table.")] = None,
-    id_column: Annotated[str | None, typer.Option("--id", help="Column of ids in the corpus, to show.")] = None,
+    column: Annotated[str | None, typer.Option("--column", help="Column of sentences in a table; not needed if it has one column.")] = None,
     show: Annotated[
         list[str] | None, typer.Option("--show", help="Another column of the corpus to show with each hit; may be repeated.")
     ] = None,
-    query_prompt: QueryPrompt = None,
-    document_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--document-prompt",
-            help="The same for the corpus; --embeddings must have been made with it.  [default: its prompt named document, if it has one]",
-            show_default=False,
-        ),
-    ] = None,
     depth: Annotated[int, typer.Option("-k", "--top", min=1, help="Hits for each query.")] = 10,
-    output: Annotated[str, typer.Option("--format", help="table, or jsonl: a line with all hits for each query.")] = "table",
+    output: OutputFormat = "table",
     relation: RelationWeights = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Search on this many workers of the Ray cluster.")] = None,
-    gpus_per_worker: GpusPerWorker = None,
-    gpu_type: GpuType = None,
-    precision: EncodingPrecision = "fp32",
-    max_length: MaxLength = None,
-    pooling: OwnPooling = None,
-    revision: EncoderRevision = None,
+    workers: Workers = None,
     store: StoreRoot = None,
 ) -> None:
     """Find the sentences nearest to queries.
@@ -96,26 +59,19 @@ def search(
     """
     from sentdist.data.cells import LeftOut
     from sentdist.data.tables import STDIN
-    from sentdist.inference.opening import Prompts
 
     weights = weights_of(relation or [])
-    check_choice("--format", output, ("table", "jsonl"))
-    check_in_use({"--gpus-per-worker": gpus_per_worker, "--gpu-type": gpu_type}, needs="--workers", is_given=workers is not None)
-    check_in_use({"--query-column": query_column}, needs="--queries", is_given=query_file is not None)
-    gpus = named_gpus(gpus_per_worker, gpu_type)
-    _check_corpus(corpus, embeddings, names_columns=bool(column or id_column or show))
-    _check_queries(queries, query_file, corpus)
+    _check_given(queries or [], query_file, corpus, embeddings)
+    check_in_use({"--column": column, "--show": show}, needs="--corpus", is_given=corpus is not None)
     left_out = LeftOut() if embeddings is None else None  # a file of embeddings has one for each row
-    texts = (
-        None
-        if corpus is None
-        else found_texts(corpus, columns=given_names(column), id_column=id_column, shown=list(dict.fromkeys(show or [])), left_out=left_out)
-    )
-    _tell_of_files(queries or [])
-    asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN, columns=given_names(query_column)))
-    use = encoder_use(encoder, store, revision=revision, pooling=pooling, max_length=max_length, precision=precision)
-    prompts = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), encoder=f"encoder {use.checkpoint}")
-    of_queries, of_documents = prompts.of_queries(query_prompt), prompts.of_documents(document_prompt)
+    columns, shown = [column] if column else [], list(dict.fromkeys(show or []))
+    texts = None if corpus is None else found_texts(corpus, columns=columns, shown=shown, left_out=left_out)
+    for query in filter(is_file_of_sentences, queries or []):
+        typer.echo(f"{query} is searched for as a sentence. For the sentences in the file: --queries {shlex.quote(query)}", err=True)
+    asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN))
+    use = encoder_use(encoder, store)
+    prompts = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), use)
+    of_queries, of_documents = prompts.of_queries(), prompts.of_documents()
     use = replace(use, prompt=of_documents.text)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # without encoding, the check would take as long
 
@@ -126,12 +82,10 @@ def search(
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
-    with shared_out(num_rows or None, workers=workers, gpus=gpus) as runtime:
+    with shared_out(num_rows or None, workers=workers) as runtime:
         loaded = LoadedEncoder.load(use) if workers is None else LoadedEncoder.beside_workers(use)
         searched.check(loaded)
         tell_prompts(of_queries, of_documents)
-        if workers is not None:
-            _tell_of_queries(len(asked))
         vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, weights)
         if runtime is not None:
             loaded.leave_gpu()
@@ -157,57 +111,30 @@ def search(
         if left_out is not None and left_out.rows:
             typer.echo("These rows are counted from 1, those of hits from 0, as in a file of embeddings.", err=True)
     _print_hits(asked, [found.hits(number, left_out) for number in range(len(asked))], output)
-    if texts is not None and texts.others and not (id_column or show) and output == "table":
+    if texts is not None and texts.others and not show and output == "table":
         typer.echo(f"Other columns of the corpus: {listed(texts.others)}. --show {shlex.quote(texts.others[0])} shows one.", err=True)
-    _tell_size(found.nearest.num_documents, len(asked), depth=depth, how=f"in {time.perf_counter() - started:.1f} s{devices}")
+    searched_for = f"{counted(found.nearest.num_documents, 'sentence')} searched for {counted(len(asked), 'query', 'queries')}"
+    typer.echo(f"{searched_for} in {time.perf_counter() - started:.1f} s{devices}", err=True)
 
 
-def _check_corpus(corpus: str | None, embeddings: Path | None, *, names_columns: bool) -> None:
-    """Raise DataError without a corpus, or for columns without a file."""
-    if corpus is None and embeddings is None:
-        raise DataError(
-            where="sentdist search", found="no corpus", expected="--corpus, --embeddings or both", remedy="Name what to search."
-        )
-    if corpus is not None and Path(corpus).suffix == ".npy":
-        raise DataError(
-            where="--corpus", found=corpus, expected="sentences", remedy=f"For embeddings use --embeddings {shlex.quote(corpus)}."
-        )
-    if corpus is None and names_columns:
-        raise DataError(where="--column, --id, --show", found="no --corpus", expected="a file with columns", remedy="Name the corpus.")
-
-
-def _tell_of_files(queries: list[str]) -> None:
-    """Print a note if a query is the name of a file of sentences."""
-    for query in queries:
-        if is_file_of_sentences(query):
-            typer.echo(f"{query} is searched for as a sentence. For the sentences in the file: --queries {shlex.quote(query)}", err=True)
-
-
-def _check_queries(queries: list[str] | None, query_file: str | None, corpus: str | None) -> None:
-    """Raise DataError without queries, for queries given twice, or for two files from standard input."""
+def _check_given(queries: list[str], query_file: str | None, corpus: str | None, embeddings: Path | None) -> None:
+    """Raise DataError without a corpus or queries, or for two of a kind."""
     from sentdist.data.tables import STDIN
 
-    if (query_file is None) == (not queries) or (query_file == corpus == STDIN):
-        raise DataError(
-            where="sentdist search", found="no queries" if not (queries or query_file) else "queries given twice, or two files on stdin",
-            expected="sentences as arguments, or --queries FILE; one of the files may be standard input", remedy="Use one of them.",
-        )  # fmt: skip
+    if corpus is None and embeddings is None:
+        found, expected, remedy = "no corpus", "--corpus, --embeddings or both", "Name what to search."
+    elif corpus is not None and Path(corpus).suffix == ".npy":
+        found, expected, remedy = corpus, "a corpus of sentences", f"For embeddings use --embeddings {shlex.quote(corpus)}."
+    elif (query_file is None) == (not queries) or query_file == corpus == STDIN:
+        found = "no queries" if not (queries or query_file) else "queries given twice, or two files on stdin"
+        expected, remedy = "sentences as arguments, or --queries FILE; one of the files may be standard input", "Use one of them."
+    else:
+        return
+    raise DataError(where="sentdist search", found=found, expected=expected, remedy=remedy)
 
 
 def _tell_devices(devices: str) -> None:
     typer.echo(f"Searching {devices}.", err=True)
-
-
-def _tell_of_queries(num_queries: int) -> None:
-    if num_queries >= MANY_QUERIES:
-        typer.echo(f"{num_queries:,} queries are embedded first, on this machine's CPU; without --workers its GPU is used.", err=True)
-
-
-def _tell_size(num_sentences: int, num_queries: int, *, depth: int, how: str) -> None:
-    sentences = counted(num_sentences, "sentence")
-    typer.echo(f"{sentences} searched for {counted(num_queries, 'query', 'queries')} {how}", err=True)
-    if num_sentences < depth:
-        typer.echo(f"The corpus has {sentences}, fewer than {depth}: all of them are shown.", err=True)
 
 
 def _all_sentences(texts: Texts) -> list[str]:
@@ -215,27 +142,25 @@ def _all_sentences(texts: Texts) -> list[str]:
 
 
 def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: str) -> None:
-    if output == "jsonl":
-        for query, hits in zip(queries, found, strict=True):
-            typer.echo(json.dumps({"query": query, "hits": hits}, ensure_ascii=False))
+    if output == "json":
+        print_json([{"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)])
         return
     from rich.markup import escape
 
     console = open_console()
     for query, hits in zip(queries, found, strict=True):
-        known = [name for name in ("id", "text") if name in hits[0]]
-        columns = _columns(hits[0])
-        table = empty_table(None, "rank", "score", "row", *known, *(escape(name) for name in columns))
+        texts = ["text"] if "text" in hits[0] else []
+        table = empty_table(None, "rank", "score", "row", *texts, *map(escape, _columns(hits[0])))
         for column in table.columns[3:]:
             column.justify = "left"
         for hit in hits:
-            cells = [*(hit[name] for name in known), *_columns(hit).values()]
+            cells = [*(hit[name] for name in texts), *_columns(hit).values()]
             table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(escape(str(cell)) for cell in cells))
         console.print(query, markup=False, highlight=False, style="bold", soft_wrap=True)
         console.print(table)
 
 
 def _columns(hit: dict[str, Json]) -> dict[str, Json]:
-    """The columns shown beside id and text."""
+    """The other columns that are shown."""
     columns = hit.get("columns")
     return columns if isinstance(columns, dict) else {}

@@ -1,4 +1,4 @@
-"""Commands on recipes: schema, plan, run, sweep, submit, stop."""
+"""Commands on recipes: plan, sweep, submit, stop."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli import summary
-from sentdist.cli.options import DataPlace, DataRoot, Overrides, RecipeFile, StoreRoot, check_choice, check_in_use, named_file, sweeps
+from sentdist.cli.options import DataRoot, OutputFormat, Overrides, RecipeFile, StoreRoot, made_folder, print_json, sweeps
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.scoring import FORMATS, OutputFormat, print_json
 from sentdist.cli.summary import INTERRUPTED, explain_interrupt, live_display, print_space
 from sentdist.errors import RecipeError, counted
+from sentdist.files import drop_remedy, read_parquet
 from sentdist.inference.opening import IN_A_JOB, store_root
+from sentdist.text import write_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,38 +31,19 @@ if TYPE_CHECKING:
     from sentdist.store.garbage import Forecast
 
 
-Local = Annotated[bool, typer.Option("--local", help="In this process, without Ray: one stage after another, with the same results.")]
-
-
-def schema(out: Annotated[Path | None, typer.Option("--out", help="Write it to a file.", show_default=False)] = None) -> None:
-    """Print the JSON schema of recipes.
-
-    Editors use it for a recipe whose first line names it:
-
-    # yaml-language-server: $schema=FILE
-    """
-    from sentdist.plan.schema import schema_text
-
-    if out is None:
-        typer.echo(schema_text(), nl=False)
-        return
-    with named_file(f"--out {out}"):
-        out.write_text(schema_text(), encoding="utf-8")
-    typer.echo(f"Written: {out}")
-
-
 def plan(
     recipe: RecipeFile,
     overrides: Overrides = None,
-    store: StoreRoot = None,
-    data: DataRoot = None,
-    trials: Annotated[bool, typer.Option("--trials", help="Also list every trial.")] = False,
+    leaks: Annotated[bool, typer.Option("--leaks", help="Build the corpora, and count the test items in them.")] = False,
     on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
     output: OutputFormat = "table",
+    store: StoreRoot = None,
+    data: DataRoot = None,
 ) -> None:
     """Show what a recipe will build.
 
-    Lists finished and missing stages and the work left. Writes the JSON schema that the recipe's first line names for editors.
+    Lists finished and missing stages and the work left; --format json also lists every trial. Writes the JSON schema that the recipe's
+    first line names for editors.
     """
     from sentdist.execution.plan_facts import disk_estimate, plan_facts
     from sentdist.plan.schema import keep_schema_of
@@ -69,17 +51,15 @@ def plan(
     from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
-    check_choice("--format", output, FORMATS)
     is_json = output == "json"
-    check_in_use({"--trials": trials or None}, needs="--format table", is_given=not is_json)
     devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     if recipe.is_file():  # not a shipped recipe given by name
         keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
-        if trials or devices is not None or is_json:
+        if devices is not None or is_json or leaks:
             raise RecipeError(
-                where="--format json" if is_json else "--trials" if trials else "--on", found=f"{recipe}, a recipe with search",
+                where="--format json" if is_json else "--on" if devices else "--leaks", found=f"{recipe}, a recipe with search",
                 expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search chooses its trials as it runs.",
             )  # fmt: skip
         print_space(unrolled, context)
@@ -102,10 +82,8 @@ def plan(
     if devices is not None:
         for line in _on_devices(devices, unrolled, context, to_build):
             console.print(line, highlight=False)
-    if trials:
-        for trial in unrolled.trials:
-            mark = "in the store" if trial.key in ahead.finished else "to build"
-            console.print(f"{trial.scores.place}  {trial.name}  ({mark})", markup=False, highlight=False, soft_wrap=True)
+    if leaks:
+        _print_leaks(unrolled, context)
 
 
 def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
@@ -140,26 +118,63 @@ def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: fr
         yield line
 
 
-def run(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
-    """Build a recipe without its grid.
+def _print_leaks(unrolled: Plan, context: Context) -> None:
+    """Count test items in the training data, print a table, and list the items in .sentdist/leaks/NAME.csv."""
+    context.store.check_writable()
 
-    Like a sweep with `--set sweep={}`: on a Ray cluster, or with --local in this process.
-    """
-    _build("run", recipe, overrides or [], store, data, local=local)
+    from sentdist.plan.evaluation import overlaps_of
+    from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, leak_rows
+    from sentdist.stages.local import build_here
+    from sentdist.stages.text_stages import ITEMS, build_overlaps
+
+    table = empty_table(f"{unrolled.recipe.name}: test items in training data", *LEAKS_HEADER)
+    path = made_folder(Path(".sentdist") / "leaks") / f"{unrolled.recipe.name}.csv"
+    with path.open("w", newline="", encoding="utf-8") as sheet:
+        write_csv(sheet, [["training data", "task", "item", "level", "one", "other", "train_one", "train_other"]])
+        for corpus in {corpus.key: corpus for overlap in overlaps_of(unrolled) for corpus in overlap.inputs}.values():
+            build_here(corpus, context)
+        for found in build_overlaps(unrolled, context):
+            for row in leak_rows(found.record):
+                table.add_row(*row)
+            folder = context.store.folder(found, ITEMS)
+            items = read_parquet(folder / ITEMS, remedy=drop_remedy(folder)).to_pylist()
+            named = (item | {"level": LEVEL_TITLES.get(item["level"], item["level"])} for item in items)
+            write_csv(sheet, ([found.record.label, *item.values()] for item in named))
+    console = open_console()
+    console.print(table)
+    console.print(LEAKS_NOTE, highlight=False)
+    typer.echo(f"All items: {path}")
 
 
-def sweep(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataRoot = None, local: Local = False) -> None:
+def sweep(
+    recipe: RecipeFile,
+    overrides: Overrides = None,
+    no_grid: Annotated[bool, typer.Option("--no-grid", help="Without the recipe's section sweep, and without a report.")] = False,
+    local: Annotated[
+        bool, typer.Option("--local", help="In this process, without Ray: one stage after another, with the same results.")
+    ] = False,
+    store: StoreRoot = None,
+    data: DataRoot = None,
+) -> None:
     """Build all trials of a recipe.
 
     On a Ray cluster, with a report and the best encoder registered in MLflow; or with --local in this process.
     """
-    _build("sweep", recipe, overrides or [], store, data, local=local)
+    grid = ["sweep={}"] if no_grid else []
+    # Before torch and Ray are loaded, so that mistakes are reported at once.
+    asked, context = _planned(recipe, [*(overrides or []), *grid], store, data)
+    with explain_interrupt(local=local):
+        if local:
+            build_within(asked, context, data)
+        else:
+            build_on_cluster(asked, context, data, reports=not no_grid)
 
 
-def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = None, data: DataPlace = None) -> None:
+def submit(recipe: RecipeFile, overrides: Overrides = None) -> None:
     """Submit a sweep to the cluster as a Ray job.
 
-    Prints its output and ends with its exit code. Ctrl-C ends the output only; `sentdist stop` ends the sweep.
+    With the store and data of SENTDIST_STORE and SENTDIST_DATA. Prints its output and ends with its exit code. Ctrl-C ends the output
+    only; `sentdist stop` ends the sweep.
     """
     from sentdist.execution.jobs import follow, job_environment, submit_sweep, use_servers_of
     from sentdist.plan.recipe import Recipe
@@ -168,9 +183,7 @@ def submit(recipe: RecipeFile, overrides: Overrides = None, store: StoreRoot = N
     loaded = Recipe.load(recipe, overrides or [])  # it is planned on the cluster, with its data and store
     check_takes_effect(loaded, overrides or [])
     use_servers_of(Path.cwd(), os.environ)
-    changes = [word for override in overrides or [] for word in ("--set", override)]
-    environment = job_environment(os.environ, SENTDIST_STORE=store, SENTDIST_DATA=data)
-    job = submit_sweep(job_command("sweep", recipe, *changes, store=None, data=None), loaded.name, environment)
+    job = submit_sweep(job_command(recipe, overrides or []), loaded.name, job_environment(os.environ))
     typer.echo(f"Submitted as job {job.id}. Ctrl-C ends this output only; `sentdist stop {loaded.name}` ends the sweep.")
     try:
         raise typer.Exit(follow(job, typer.echo))
@@ -206,24 +219,13 @@ def stop(
         typer.echo(f"{stopped.sweep}: stopped, with {ended} that nothing else needs. What is finished is kept.")
 
 
-def _build(command: str, recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, local: bool) -> None:
-    without_grid = ["sweep={}"] if command == "run" else []
-    # Before torch and Ray are loaded, so that mistakes are reported at once.
-    asked, context = _planned(recipe, [*overrides, *without_grid], store, data)
-    changes = [word for override in overrides for word in ("--set", override)]
-    job = job_command(command, recipe, *changes, store=store, data=data)
-    carry_out(asked, context, data, local=local, job=job, reports=command == "sweep")
-
-
-def job_command(command: str, recipe: Path, *options: str, store: str | None, data: Path | None) -> str:
-    """Return the command with which a job of the cluster can drive the sweep.
+def job_command(recipe: Path, overrides: list[str]) -> str:
+    """Return the module and arguments with which a job of the cluster drives the sweep.
 
     A job runs in a copy of the folder that it is submitted from, without .sentdist/ and with another parent folder.
     """
     stays = recipe.expanduser().absolute() if {".sentdist", "..", "~"} & {*recipe.parts} else recipe
-    places = [*(("--store", store if "://" in store else str(Path(store).expanduser().absolute())) if store else ())]
-    places += ["--data", str(data.expanduser().absolute())] if data else []
-    return shlex.join((f"rayjobs.{command}", str(stays), *options, *places))
+    return shlex.join(("rayjobs.sweep", str(stays), *(word for override in overrides for word in ("--set", override))))
 
 
 def _planned(
@@ -240,15 +242,6 @@ def _planned(
     for line in asked.notes if isinstance(asked, Plan) else ():
         typer.echo(line, err=is_quiet)
     return asked, context
-
-
-def carry_out(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, local: bool, job: str, reports: bool = True) -> None:
-    """Build a plan or run a search, in this process or on a cluster. job, reports: see `build_on_cluster`."""
-    with explain_interrupt(local=local):
-        if local:
-            build_within(asked, context, data)
-        else:
-            build_on_cluster(asked, context, data, job=job, reports=reports)
 
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
@@ -284,21 +277,16 @@ def _built(
     return done
 
 
-def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, job: str, reports: bool) -> None:
+def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path | None, *, reports: bool) -> None:
     """Build on the cluster, driven by this process: a job of the cluster, or a machine that sees the same files as its nodes.
 
-    Args:
-        asked: the plan or search.
-        context: of its stages.
-        data: the data root.
-        job: module and arguments with which a job can drive it, to be printed.
-        reports: write a report, and register the best encoder in MLflow.
+    reports: write a report, and register the best encoder in MLflow.
     """
     from sentdist.execution.build_recipe import RayBackend
     from sentdist.execution.cluster.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
-        typer.echo(f"To let the cluster drive it: ray job submit --working-dir . -- python -m {job}")
+        typer.echo("This process drives the sweep; `sentdist submit` has the cluster drive it.")
     tracking = os.environ.get("MLFLOW_TRACKING_URI")
     connect_to_drive()
     done = _built(asked, context, data, RayBackend(tracking), tracking=tracking)

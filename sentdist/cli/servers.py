@@ -1,4 +1,4 @@
-"""Commands on servers and machines: up, down, leave, doctor."""
+"""Commands on servers and machines: up, down, doctor."""
 
 from __future__ import annotations
 
@@ -8,43 +8,26 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import open_console
-from sentdist.errors import ServerError, counted
+from sentdist.errors import ServerError
 from sentdist.inference.opening import store_root
 from sentdist.text import without_secrets
 
-PORT = {"min": 1, "max": 65535, "show_default": False}
-RayPort = Annotated[int | None, typer.Option("--ray-port", envvar="SENTDIST_RAY_PORT", help="Port of Ray's head.  [default: 6379]", **PORT)]
-DashboardPort = Annotated[
-    int | None, typer.Option("--dashboard-port", envvar="SENTDIST_DASHBOARD_PORT", help="Port of Ray's dashboard.  [default: 8265]", **PORT)
-]
-MlflowPort = Annotated[
-    int | None, typer.Option("--mlflow-port", envvar="SENTDIST_MLFLOW_PORT", help="Port of MLflow.  [default: 5001]", **PORT)
-]
+LEAST_BYTES = 80_000_000  # of Ray's object store
+PORTS = {"ray": "SENTDIST_RAY_PORT", "dashboard": "SENTDIST_DASHBOARD_PORT", "mlflow": "SENTDIST_MLFLOW_PORT"}
 
 
 def up(
-    ray_port: RayPort = None,
-    dashboard_port: DashboardPort = None,
-    mlflow_port: MlflowPort = None,
     cpus: Annotated[int | None, typer.Option("--cpus", min=1, help="CPUs that Ray may use.  [default: all]")] = None,
     gpus: Annotated[int | None, typer.Option("--gpus", min=0, help="GPUs that Ray may use.  [default: all]")] = None,
-    object_store_bytes: Annotated[
-        int,
-        typer.Option(
-            "--object-store-bytes",
-            envvar="SENTDIST_OBJECT_STORE_BYTES",
-            min=80_000_000,
-            help="Memory for banks (embeddings that trainings share).",
-        ),
-    ] = 1_000_000_000,
     store: StoreRoot = None,
-    metrics: Annotated[bool, typer.Option("--metrics", envvar="SENTDIST_METRICS", help="Open Ray's ports for Prometheus.")] = False,
 ) -> None:
     """Start Ray and MLflow on this machine.
 
     They listen on 127.0.0.1 only, require a token and a password, and keep their files in ./.sentdist. Servers that run are kept.
+    Environment variables: SENTDIST_RAY_PORT (6379), SENTDIST_DASHBOARD_PORT (8265), SENTDIST_MLFLOW_PORT (5001),
+    SENTDIST_OBJECT_STORE_BYTES of memory for banks (1000000000), SENTDIST_METRICS=1 to open Ray's ports for Prometheus.
     """
     from sentdist.execution import health
     from sentdist.services.servers import Hardware
@@ -57,9 +40,11 @@ def up(
     chosen, note = own_store(store, home)
     if note:
         typer.echo(note)
-    asked = {"ray": ray_port, "dashboard": dashboard_port, "mlflow": mlflow_port}
+    asked = {name: _number(variable, low=1, high=65_535) for name, variable in PORTS.items() if os.environ.get(variable)}
+    memory = _number("SENTDIST_OBJECT_STORE_BYTES", "1000000000", low=LEAST_BYTES)
+    metrics = os.environ.get("SENTDIST_METRICS", "").lower() in ("1", "true", "yes", "on")
     state = state_of(home, asked=asked, store=chosen if not chosen or "://" in chosen else os.path.abspath(Path(chosen).expanduser()))
-    start(state, Hardware(cpus=cpus, gpus=gpus, object_store_bytes=object_store_bytes, metrics=metrics), typer.echo)
+    start(state, Hardware(cpus=cpus, gpus=gpus, object_store_bytes=memory, metrics=metrics), typer.echo)
     env = state.folder / "env"
     typer.echo(f"""
   Ray        {state.ray}, dashboard {state.dashboard} (token: {state.token_file})
@@ -70,8 +55,15 @@ def up(
 
 Next:
   source {os.path.relpath(env)}
-  sentdist tune PAIRS.csv --budget 30m     (your own rows; or `sentdist sweep RECIPE`, see `sentdist recipes`)
+  sentdist tune PAIRS.csv --budget 30m     (your own rows; or `sentdist sweep RECIPE`, see `sentdist list recipes`)
   sentdist down""")
+
+
+def _number(variable: str, default: str = "", *, low: int, high: int = 1 << 50) -> int:
+    given = os.environ.get(variable) or default
+    if not given.isdecimal() or not low <= int(given) <= high:
+        raise ServerError(where=variable, found=given, expected=f"a number from {low:,} to {high:,}", remedy="Correct it.")
+    return int(given)
 
 
 def down() -> None:
@@ -85,33 +77,16 @@ def down() -> None:
     stop(state_of(Path.cwd()), typer.echo)
 
 
-def leave(
-    within: Annotated[int, typer.Option("--within", min=1, max=86_400, help="Seconds until it goes away.")] = 60,
-    everywhere: Annotated[bool, typer.Option("--all", help="All hosts of the cluster go away.")] = False,
-) -> None:
-    """Announce to the cluster that this host will go away.
-
-    For example on the notice of a spot machine: its trainings write a checkpoint at once and resume from it elsewhere. Nothing is stopped.
-    """
-    from sentdist.execution.cluster.connection import connect
-    from sentdist.execution.cluster.nodes import leave as announce
-
-    connect()
-    leaving = announce(within_s=within, everywhere=everywhere)
-    typer.echo(
-        f"{counted(len(leaving), 'host')} to go within {within} s: {', '.join(leaving)}. Trainings there write their checkpoints now."
-    )
-
-
-def doctor(store: StoreRoot = None, data: DataRoot = None) -> None:
+def doctor() -> None:
     """Check this machine.
 
     Prints a line each on versions, compiler, ports, data, store, Ray and MLflow.
     """
     from sentdist.execution.health import examine
+    from sentdist.inference.arguments import given_data
 
     console, sound = open_console(), True
-    for finding in examine(store_root(store), data):
+    for finding in examine(store_root(os.environ.get("SENTDIST_STORE")), given_data(None)):
         sound = sound and finding.state != "bad"
         mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
         console.print(f"{mark}  {finding.subject:<22}", end="")

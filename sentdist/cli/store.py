@@ -1,4 +1,4 @@
-"""Commands on the artifact store (list, show, check, drop, gc) and on banks in a cluster's memory (list, drop)."""
+"""Commands on the artifact store: show, check, drop, gc, diff."""
 
 from __future__ import annotations
 
@@ -6,35 +6,15 @@ from typing import Annotated
 
 import typer
 
-from sentdist.cli.options import StoreRoot, check_choice
+from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import empty_table, open_console
-from sentdist.errors import counted, duration
+from sentdist.errors import DataError, counted
 from sentdist.files import disk_size
 from sentdist.inference.opening import open_store
 
+KEPT_S = 3600.0  # by `gc`, since a writer may be at work
+
 store_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Inspect and clean up the artifact store.")
-
-
-KINDS = "Only this kind: corpus, tokens, train, bank, scores, …  [default: all]"
-
-
-def _check_kind(kind: str | None) -> None:
-    from sentdist.plan.stages import STAGES
-
-    if kind is not None:
-        check_choice("kind", kind, STAGES)
-
-
-@store_app.command("list")
-def store_list(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
-    """List the artifacts with their size and build time."""
-    _check_kind(kind)
-    opened, record = open_store(store), None
-    for artifact in opened.artifacts(kind):  # no table: a narrow terminal would break the keys
-        record = artifact.record
-        typer.echo(f"{record.created_at}  {record.seconds:9.1f} s  {disk_size(sum(record.files.values())):>9}  {record.shown_place}")
-    if record is None:
-        typer.echo(f"No artifacts{f' of kind {kind}' if kind else ''} in {opened.shown}.", err=True)
 
 
 @store_app.command("show")
@@ -48,17 +28,16 @@ def store_show(
 
 
 @store_app.command("check")
-def store_check(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, store: StoreRoot = None) -> None:
+def store_check(store: StoreRoot = None) -> None:
     """Read all files of all artifacts and compare them with their digests.
 
     Only artifacts with an unusable record are moved aside. A damaged artifact is never used: a run that needs it moves it aside and builds
     it again. Ends with exit code 1 if one is found.
     """
-    _check_kind(kind)
     opened = open_store(store)
     num_bytes = num_damaged = num_checked = num_without = 0
     with open_console(stderr=True).status("checking") as status:
-        places = opened.places(kind)
+        places = opened.places()
         for place, artifact in zip(places, opened.each_at(places), strict=True):
             status.update(f"{num_checked} artifacts, {disk_size(num_bytes)}: {place}")
             damage = "its record cannot be used" if artifact is None else opened.damage(artifact)
@@ -79,7 +58,6 @@ def store_check(kind: Annotated[str | None, typer.Argument(help=KINDS)] = None, 
 @store_app.command("drop")
 def store_drop(
     key: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.")],
-    alone: Annotated[bool, typer.Option("--alone", help="Keep artifacts made from it.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     store: StoreRoot = None,
 ) -> None:
@@ -91,7 +69,7 @@ def store_drop(
 
     opened = open_store(store)
     artifact = opened.find(key)
-    dropped = [*([] if alone else dependents(opened, artifact)), artifact]
+    dropped = [*dependents(opened, artifact), artifact]
     for one in dropped:
         typer.echo(one.record.shown_place)
     if not yes:
@@ -103,56 +81,44 @@ def store_drop(
 
 @store_app.command("gc")
 def store_gc(
-    older_than_hours: Annotated[float, typer.Option(min=0.0, help="Keep data changed within this many hours.")] = 1.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list them.")] = False,
     store: StoreRoot = None,
 ) -> None:
     """Remove unused data.
 
-    That is: data without a record, left by crashed writers; damaged data that was moved aside; checkpoints of trainings that are finished
-    or were not resumed for 30 days.
+    That is, if unchanged for an hour: data without a record, left by crashed writers; damaged data that was moved aside; checkpoints of
+    trainings that are finished or were not resumed for 30 days.
     """
     from sentdist.store.garbage import collect_garbage, orphans
 
     opened = open_store(store)
-    seconds = older_than_hours * 3600
-    places = (orphans if dry_run else collect_garbage)(opened, older_than_s=seconds)
+    places = (orphans if dry_run else collect_garbage)(opened, older_than_s=KEPT_S)
     for place in places:
         typer.echo(place)
     typer.echo(f"{counted(len(places), 'orphan')} {'found' if dry_run else 'removed'}.")
 
 
-bank_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Banks of embeddings in the object store of a Ray cluster.")
+@store_app.command("diff")
+def store_diff(
+    first: Annotated[str, typer.Argument(help="The beginning of a key, or a path in the store.", show_default=False)],
+    second: Annotated[str, typer.Argument(help="The other one, named in the same way.", show_default=False)],
+    store: StoreRoot = None,
+) -> None:
+    """Show the fields in which two stages of one kind differ."""
+    from sentdist.store.record import explained
 
-
-@bank_app.command("list")
-def bank_list() -> None:
-    """List the banks that the cluster holds in memory."""
-    from sentdist.execution.banks.owner import IDLE_S, list_banks
-    from sentdist.execution.cluster.connection import connect
-
-    connect()
-    table = empty_table(
-        "banks in the object store", "bank", "key", "sentences", "width", "dtype", "MB", "shards", "on disk", "idle s", "nodes"
-    )
-    banks = list_banks()
-    if not banks:
-        typer.echo(f"No banks in the memory of this cluster: they are freed {duration(IDLE_S)} after their last use.")
+    opened = open_store(store)
+    one, other = opened.find(first), opened.find(second)
+    if one.record.kind != other.record.kind:
+        raise DataError(
+            where="sentdist store diff", found=f"a {one.record.kind} and a {other.record.kind}", expected="two of one kind",
+            remedy="`sentdist list artifacts` lists all.",
+        )  # fmt: skip
+    differences = explained(one, other, opened.artifacts())
+    if not differences:
+        typer.echo(f"{one.record.shown_place} and {other.record.shown_place} are one stage.")
         return
-    for bank in banks:
-        sizes = (f"{bank.num_sentences:,}", str(bank.width), bank.dtype, f"{bank.num_bytes / 1e6:.1f}", str(bank.num_shards))
-        table.add_row(bank.label, bank.key, *sizes, str(bank.num_spilled), f"{bank.idle_s:.0f}", ", ".join(bank.nodes))
+    table = empty_table(None, "field", one.record.shown_place, other.record.shown_place)
+    for difference in differences:
+        table.add_row(difference.field, str(difference.first), str(difference.second))
     open_console().print(table)
-
-
-@bank_app.command("drop")
-def bank_drop(name: Annotated[str, typer.Argument(help="Label or beginning of the key, as in `sentdist bank list`.")]) -> None:
-    """Free a bank's memory.
-
-    Its artifact stays in the store; the next training that needs it loads it again.
-    """
-    from sentdist.execution.banks.owner import drop_bank
-    from sentdist.execution.cluster.connection import connect
-
-    connect()
-    typer.echo(f"{drop_bank(name).label} dropped.")

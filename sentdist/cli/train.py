@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
-from sentdist.cli.options import DataRoot, StoreRoot
+from sentdist.cli.options import StoreRoot
 from sentdist.cli.summary import INTERRUPTED, bring_to_mlflow, explain_interrupt, publish_report
 from sentdist.errors import DataError, RecipeError
+from sentdist.inference.encoder_value import parse_encoder
 from sentdist.inference.opening import open_store, store_root
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from sentdist.stages.planning.planned import OwnRequest
 
 
+START_KEYS = "ENCODER?key=value&… with keys revision, pooling, max_length (tokens of a text, by default 128)"
 QUICK_BYTES = 1 << 18  # of files that are checked in a few seconds
 DataFile = Annotated[
     str,
@@ -43,7 +45,6 @@ DataColumns = Annotated[
 FileEncoding = Annotated[
     str | None, typer.Option("--encoding", help="Encoding of the text, such as cp1252.  [default: UTF-8]", show_default=False)
 ]
-TextLength = Annotated[int, typer.Option("--max-length", min=3, help="Tokens of a text.")]
 
 
 def corpus_fields(*, columns: str, encoding: str | None) -> dict[str, Json]:
@@ -76,15 +77,13 @@ def by_commas(given: str) -> list[str]:
 
 def train(
     file: DataFile,
-    encoder: Annotated[str, typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT.")] = "minilm-l6",
+    encoder: Annotated[str, typer.Option("--encoder", help=f"To start from; {START_KEYS}.")] = "minilm-l6",
     columns: DataColumns = "",
     encoding: FileEncoding = None,
-    max_length: TextLength = 128,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for the encoder.  [default: .sentdist/trained/NAME]", show_default=False)
     ] = None,
     store: StoreRoot = None,
-    data: DataRoot = None,
 ) -> None:
     """Train an encoder once on your own data.
 
@@ -92,11 +91,13 @@ def train(
     whether the encoder is better on them than the untouched one. `tune` also tries other settings.
     """
     from sentdist.api.recipes import trained_here
+    from sentdist.inference.arguments import given_data
     from sentdist.stages.planning.planned import own_request
 
     say_that_it_takes_a_while(file)
+    data = given_data(None)
     fields = corpus_fields(columns=columns, encoding=encoding)
-    request = own_request(file, command="train", fields=fields, encoders=[encoder], data=data, max_length=max_length)
+    request = own_request(file, command="train", fields=fields, encoders=[parse_encoder(encoder)], data=data)
     with explain_interrupt(local=True):
         found = trained_here(request, out=out, store=store, data=data, print_line=typer.echo)
     print_trained(found, encoder)
@@ -121,7 +122,7 @@ TimeBudget = Annotated[
 ]
 Encoders = Annotated[
     list[str] | None,
-    typer.Option("--encoder", help="minilm-l6, a folder, or OWNER/NAME@COMMIT; repeated: each gets as many trials.  [default: minilm-l6]"),
+    typer.Option("--encoder", help=f"To start from; {START_KEYS}; repeated: each gets as many trials.  [default: minilm-l6]"),
 ]
 MostTrials = Annotated[
     int | None, typer.Option("--trials", min=1, help="Maximum trials of each method.  [default: until the budget ends]", show_default=False)
@@ -142,12 +143,10 @@ def tune(
     methods: OnlyMethods = "",
     columns: DataColumns = "",
     encoding: FileEncoding = None,
-    max_length: TextLength = 128,
     name: SearchName = None,
     out: OutFolder = None,
     local: IsLocal = False,
     store: StoreRoot = None,
-    data: DataRoot = None,
 ) -> None:
     """Find the best method and settings for your own data.
 
@@ -158,16 +157,18 @@ def tune(
     began = time.time()
     from sentdist.api.recipes import can_show
     from sentdist.execution.tuning import Tuning
+    from sentdist.inference.arguments import given_data
     from sentdist.plan.recipe import recipe_text
     from sentdist.plan.tune_recipe import hours_of, search_values
     from sentdist.stages.planning.planned import own_request
 
-    hours, encoders = hours_of(budget), encoder or ["minilm-l6"]
+    hours, encoders = hours_of(budget), [parse_encoder(one) for one in encoder or ["minilm-l6"]]
     say_that_it_takes_a_while(file)
+    data = given_data(None)
     fields = corpus_fields(columns=columns, encoding=encoding)
     request = own_request(
         file, command="tune", fields=fields, encoders=encoders, data=data, name=name, hours=hours, trials=trials,
-        methods=[one for one in by_commas(methods) if one], max_length=max_length,
+        methods=[one for one in by_commas(methods) if one],
     )  # fmt: skip
     folder = out or Path(".sentdist") / "tuned" / request.asked.recipe_name
     _check_folder(folder / "search.yaml", request.asked.file)

@@ -251,7 +251,7 @@ class Outcome:
     fold: int | None  # None where it makes no difference
     params: Mapping[str, Json]  # values of the grid or search that make a difference
     scores: Mapping[str, float | None]
-    encoder: str | None  # key of the trained encoder, for `Encoder.load` with the same store; None if none was trained
+    encoder: str | None  # key of the trained encoder, for `Encoder` with the same store; None if none was trained
 
 
 def outcomes(plan: Plan, store: ArtifactStore) -> Iterator[Outcome]:

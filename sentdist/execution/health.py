@@ -29,7 +29,7 @@ from sentdist.tracking.server import read_password
 
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
-WITHOUT_CLUSTER = "commands with --local work (`sentdist run --local`). `sentdist up` starts one."
+WITHOUT_CLUSTER = "commands with --local work (`sentdist sweep RECIPE --local`). `sentdist up` starts one."
 TORCH_FOR_A_DRIVER = (
     "Install a torch whose CUDA the driver supports (12: from 525 on; 13: from 580 on) and that supports the GPU: from PyPI, or from "
     "download.pytorch.org/whl/cu…"
@@ -205,7 +205,7 @@ def mlflow(named: str | None) -> Finding:
         timeout_s=5 * TIMEOUT_S,  # a server that has just started is slow
     )
     version = reply.text.strip() if reply is not None and reply.status == 200 and reply.text[:1].isdigit() else None
-    consequence = "runs are kept in the store; `sentdist track --rebuild` adds them later"
+    consequence = "runs are kept in the store; `sentdist report --rebuild-mlflow` adds them later"
     return _server("MLflow", "MLFLOW_TRACKING_URI", named, TRACKING, reply, version, consequence)
 
 

@@ -56,14 +56,9 @@ def use_servers_of(home: Path, environment: MutableMapping[str, str]) -> None:
         environment.update(theirs)
 
 
-def job_environment(environment: MutableMapping[str, str], **places: str | None) -> dict[str, str]:
-    """Return the environment of a job. A job runs in a copy of this folder, so relative paths become absolute.
-
-    Args:
-        places: paths given to the command, by the names of their variables.
-    """
+def job_environment(environment: MutableMapping[str, str]) -> dict[str, str]:
+    """Return the environment of a job. A job runs in a copy of this folder, so relative paths become absolute."""
     given = {name: environment[name] for name in PASSED_ON if name in environment}
-    given |= {name: place for name, place in places.items() if place}
     return {name: _whole_path(value) if name in PLACES else value for name, value in given.items()}
 
 

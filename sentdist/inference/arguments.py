@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import ArrayLike
 
-    from sentdist.inference.ready_encoder import LoadedEncoder
-
 
 def given_sentences(where: str, given: str | Iterable[str], *, one_will_do: bool = True) -> list[str]:
     """Return sentences as a list; a `str` is one sentence. Columns of NumPy, pandas, Arrow and Polars are accepted.
@@ -103,7 +101,7 @@ def given_names(where: str, given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def given_encoder(where: str, given: str | Path) -> str:
-    """Return the name of an encoder, or its folder as an absolute path.
+    """Return the name of an encoder as it is, with a folder as an absolute path.
 
     Raises:
         DataError: neither, such as a model of another library.
@@ -113,23 +111,10 @@ def given_encoder(where: str, given: str | Path) -> str:
             where=where, found=typed(given), expected="a sentdist.Encoder, or the name or folder of one",
             remedy="Save a SentenceTransformer and give its folder: model.save(folder).",
         )  # fmt: skip
-    name, folder = str(given), Path(given).expanduser()
+    name, mark, settings = str(given).partition("?")
+    folder = Path(name).expanduser()
     is_folder = name and name not in PACKAGED_ENCODERS and folder.is_dir()
-    return str(folder.absolute()) if is_folder else name  # absolute: the working directory may change
-
-
-def given_loaded(where: str, given: LoadedEncoder) -> LoadedEncoder:
-    """Return a loaded encoder.
-
-    Raises:
-        DataError: a name instead.
-    """
-    if isinstance(given, str | Path):
-        raise DataError(
-            where=where, found=typed(given), expected="a loaded encoder",
-            remedy=f"Give sentdist.Encoder.load({str(given)!r}).",
-        )  # fmt: skip
-    return given
+    return f"{folder.absolute() if is_folder else name}{mark}{settings}"  # absolute: the working directory may change
 
 
 def given_name(where: str, sweep: str | Recipe | None, paper: str | None) -> str:

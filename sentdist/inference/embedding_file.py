@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, Protocol
+from urllib.parse import quote
 
 import numpy as np
 import pyarrow as pa
@@ -116,8 +117,8 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
             where=str(path),
             found=found,
             expected=f"{_prompt(asked)} before documents",
-            remedy=f"{use}: sentdist search … --document-prompt {shlex.quote(made)}; or encode the corpus again: "
-            f"sentdist encode … --prompt {shlex.quote(asked)}",
+            remedy=f"{use}: sentdist search {shlex.quote(f'ENCODER?document_prompt={quote(made)}')}; or encode the corpus again: "
+            f"sentdist encode {shlex.quote(f'ENCODER?prompt={quote(asked)}')}",
         )
 
 

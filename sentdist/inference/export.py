@@ -1,4 +1,4 @@
-"""Export encoders: look up and upload to the Hugging Face Hub, write output folders atomically, average weights."""
+"""Export encoders: upload to the Hugging Face Hub, write output folders atomically, average weights."""
 
 from __future__ import annotations
 
@@ -8,39 +8,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
-from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, hub_trouble
+from sentdist.errors import DataError, EncoderError, hub_trouble
 from sentdist.store.record import OWN_FILES
-
-RepoType = Literal["model", "dataset"]
 
 # huggingface_hub takes half a second to import: it is imported inside functions.
 
 
-def commit_of(name: str, kind: RepoType, *, revision: str | None = None) -> str:
-    """Return the current commit of a branch or tag of a repository; None: its main branch.
-
-    Raises:
-        DataError: no such repository or revision, no permission, no network.
-    """
-    from huggingface_hub import HfApi
-
-    check_name(name)
-    try:
-        api = HfApi()
-        info = (
-            api.model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
-            if kind == "model"
-            else api.dataset_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
-        )
-    except Exception as error:  # the HTTP libraries raise errors of many types
-        raise _refused(name, error, expected=f"a {kind} of that name", revision=revision) from error
-    return str(info.sha)
-
-
-def send_folder(folder: Path, name: str, *, private: bool) -> str:
-    """Upload a folder in one commit, create the repository if needed, and return its address. Uses the token of `hf auth login`.
+def send_folder(folder: Path, name: str) -> str:
+    """Upload a folder in one commit, create a private repository if needed, and return its address. Uses the token of `hf auth login`.
 
     Raises:
         EncoderError: no login, no permission, no network; the repository's files are unchanged.
@@ -50,11 +26,11 @@ def send_folder(folder: Path, name: str, *, private: bool) -> str:
     check_name(name)
     try:
         api = HfApi()
-        address = api.create_repo(name, private=private, exist_ok=True)
+        address = api.create_repo(name, private=True, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="An encoder and its card, by sentdist")
-    except Exception as error:  # as above
-        found = _refused(name, error, expected="a hub that accepts it", revision=None)
-        raise EncoderError(where=found.where, found=found.found, expected=found.expected, remedy=found.remedy) from error
+    except Exception as error:  # the HTTP libraries raise errors of many types
+        trouble = hub_trouble(error, revision=None)
+        raise EncoderError(where=f"hub: {name}", found=trouble.found, expected="a hub that accepts it", remedy=trouble.remedy) from error
     return str(address)
 
 
@@ -62,11 +38,6 @@ def check_name(name: str) -> None:
     """Raise DataError unless it is OWNER/NAME."""
     if not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name):
         raise DataError(where="hub", found=f'"{name}"', expected="OWNER/NAME", remedy="Copy it from the address of its page.")
-
-
-def _refused(name: str, error: Exception, *, expected: str, revision: str | None) -> DataError:
-    trouble = hub_trouble(error, revision=revision)
-    return DataError(where=f"hub: {name}", found=trouble.found, expected=expected, remedy=trouble.remedy)
 
 
 def check_output(path: Path, *, suffixes: tuple[str, ...], overwrite: bool) -> None:

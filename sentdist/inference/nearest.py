@@ -73,15 +73,12 @@ class Tile:
     first_row: int
     num_rows: int
     sentences: list[str] | None  # None: not given
-    ids: list[str] | None
     shown: Mapping[str, list[str]] = field(default_factory=dict)  # other columns
 
     def about(self, row: int) -> dict[str, Json]:
-        """Return the id, text and other columns of a row of the corpus, as far as they are given."""
+        """Return the text and other columns of a row of the corpus, as far as they are given."""
         place = row - self.first_row
-        known: dict[str, Json] = {} if self.ids is None else {"id": self.ids[place]}
-        if self.sentences is not None:
-            known["text"] = self.sentences[place]
+        known: dict[str, Json] = {} if self.sentences is None else {"text": self.sentences[place]}
         return known | ({"columns": {name: cells[place] for name, cells in self.shown.items()}} if self.shown else {})
 
 
@@ -113,7 +110,7 @@ class SearchedFiles:
         if self.texts is None:
             assert num_embedded is not None, "a corpus has texts or embeddings"
             for first in range(0, num_embedded, rows_per_tile):
-                yield Tile(first_row=first, num_rows=min(rows_per_tile, num_embedded - first), sentences=None, ids=None)
+                yield Tile(first_row=first, num_rows=min(rows_per_tile, num_embedded - first), sentences=None)
             return
         done, digest = 0, TextsDigest()
         for batch in self.texts.batches(rows_per_tile):
@@ -122,9 +119,8 @@ class SearchedFiles:
                 digest.add(sentences)
                 if done + len(sentences) > num_embedded:
                     raise self._of_others(f"more than {num_embedded} sentences and {num_embedded} embeddings")
-            ids = None if self.texts.id_column is None else batch[self.texts.id_column]
             shown = {column: batch[column] for column in self.texts.shown}
-            yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, ids=ids, shown=shown)
+            yield Tile(first_row=done, num_rows=len(sentences), sentences=sentences, shown=shown)
             done += len(sentences)
         if num_embedded is not None and done != num_embedded:
             raise self._of_others(f"{done} sentences and {num_embedded} embeddings")
@@ -189,7 +185,7 @@ class CorpusSearch:
     def __init__(self, queries: Queries, *, depth: int) -> None:
         self.nearest = NearestDocuments(queries.vectors, depth=depth)
         self._queries = queries
-        self._kept: dict[int, dict[str, Json]] = {}  # row -> id, text and columns
+        self._kept: dict[int, dict[str, Json]] = {}  # row -> text and columns
 
     def look(self, tile: Tile, embeddings_RD: np.ndarray) -> None:
         """Search the next tile of the corpus."""
@@ -202,7 +198,7 @@ class CorpusSearch:
         self._keep(tile)
 
     def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
-        """Return the hits of a query, best first: rank from 1, score, row from 0, and id, text and other columns if given.
+        """Return the hits of a query, best first: rank from 1, score, row from 0, and text and other columns if given.
 
         Rows are counted in the file, including those `left_out` of the search.
         """

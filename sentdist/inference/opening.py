@@ -1,18 +1,19 @@
-"""Resolve names that users give: the store, encoders and their prompts. No torch, no Ray."""
+"""Open the store and encoders by their names, and choose prompts. No torch, no Ray."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed, typed
+from sentdist.inference.encoder_value import parse_encoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, named_prompts
-from sentdist.plan.specs import PRECISIONS, EncoderUse
+from sentdist.plan.specs import AskedPrompts, EncoderUse
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
@@ -79,29 +80,14 @@ def _is_training(encoder: str, store: ArtifactStore, *, is_hex: bool) -> bool:
     )
 
 
-def encoder_use(
-    encoder: str,
-    store: str | None,
-    *,
-    revision: str | None = None,
-    pooling: str | None = None,
-    max_length: int | None = None,
-    precision: str = "fp32",
-    normalize: bool = False,
-) -> EncoderUse:
-    """Return the use of the encoder with this name, without loading it.
+def encoder_use(value: str, store: str | None) -> EncoderUse:
+    """Return the use of an encoder named as `parse_encoder` reads it, or by a training's key; does not load it.
 
     Raises:
-        DataError: an empty name, an unknown precision. StoreError: a key of no or several artifacts.
+        EncoderError: as `parse_encoder`. StoreError: a key of no or several artifacts.
     """
-    if not encoder:
-        raise DataError(where="encoder", found="no name", expected="a folder, a packaged name, a hub id or a key", remedy="Name one.")
-    if precision not in PRECISIONS:
-        raise DataError(where="precision", found=str(precision), expected=f"one of {', '.join(PRECISIONS)}", remedy="Choose one of them.")
-    checkpoint = encoder_folder(encoder, open_store(store))
-    return EncoderUse(
-        checkpoint=checkpoint, revision=revision, pooling=pooling, max_length=max_length, precision=precision, normalize=normalize
-    )
+    use = parse_encoder(value)
+    return replace(use, checkpoint=encoder_folder(use.checkpoint, open_store(store)))
 
 
 # A single word is a name: as a text it would merge with the first word of each sentence.
@@ -127,10 +113,11 @@ class Prompts:
     folder: Path
     texts: Mapping[str, str]  # name -> text
     default: str | None  # name of the prompt that `SentenceTransformer.encode` uses by default
+    asked: AskedPrompts  # with the encoder's name
 
     @classmethod
-    def of(cls, folder: Path, *, encoder: str) -> Prompts:
-        """Return the prompts that a folder declares.
+    def of(cls, folder: Path, use: EncoderUse) -> Prompts:
+        """Return the prompts that a folder declares, and those requested by the use.
 
         Raises:
             EncoderError: prompts that are not texts, or a default that is none of them.
@@ -141,54 +128,58 @@ class Prompts:
                 where=f"{folder / CONFIG_OF_PROMPTS}: default_prompt_name", found=brief(default),
                 expected=f"one of its prompts ({listed(list(texts)) or 'it has none'})", remedy=REMEDY,
             )  # fmt: skip
-        return cls(encoder=encoder, folder=folder, texts=texts, default=default)
+        return cls(encoder=f"encoder {use.checkpoint}", folder=folder, texts=texts, default=default, asked=use.prompts)
 
-    def of_sentences(self, asked: str | None, *, option: str = "--prompt") -> Prompt:
+    def of_sentences(self, asked: str | None = None) -> Prompt:
         """Return the prompt of plain sentences, as `SentenceTransformer.encode` does.
 
         Args:
-            asked: a name, a text, or "" for none; None: the folder's default prompt.
-            option: the option that gave it, for messages.
+            asked: a name, a text, or "" for none; None: that requested with the encoder, else the folder's default prompt.
 
         Raises:
             DataError: an unknown name, or a prompt that is not a text.
         """
-        return self._prompt("each sentence", asked, self.default, "default prompt", option)
+        return self._prompt("sentence", _first(asked, self.asked.sentence), self.default, "default prompt", "prompt")
 
-    def of_queries(self, asked: str | None, *, option: str = "--query-prompt") -> Prompt:
+    def of_queries(self, asked: str | None = None) -> Prompt:
         """Return the prompt of queries, by default that of `SentenceTransformer.encode_query`; see `of_sentences`."""
-        return self._prompt("each query", asked, OF_QUERIES, "prompt of queries", option)
+        return self._prompt("query", _first(asked, self.asked.query), OF_QUERIES, "prompt of queries", "query_prompt")
 
-    def of_documents(self, asked: str | None, *, option: str = "--document-prompt") -> Prompt:
+    def of_documents(self, asked: str | None = None) -> Prompt:
         """Return the prompt of documents, by default that of `SentenceTransformer.encode_document`; see `of_sentences`."""
-        return self._prompt("each document", asked, OF_DOCUMENTS, "prompt of documents", option)
+        return self._prompt("document", _first(asked, self.asked.document), OF_DOCUMENTS, "prompt of documents", "document_prompt")
 
-    def _prompt(self, before: str, asked: str | None, name: str | None, role: str, option: str) -> Prompt:
+    def _prompt(self, each: str, asked: str | None, name: str | None, role: str, key: str) -> Prompt:
         if asked is None:
             text, why = self.texts.get(name or "", ""), f"its {role}, {name}"
             if not text:
-                why = f"it has no {role}; its prompts are {listed(self._not_empty)}: see {option}"
+                why = f"it has no {role}; its prompts are {listed(self._not_empty)}: choose one by {key}"
         else:
-            text, why = self._asked(asked, option)
+            text, why = self._asked(asked, key)
         if text:
-            return Prompt(text=text, line=f"{self.encoder}: prompt {brief(text)} before {before} ({why}).")
-        return Prompt(text="", line=f"{self.encoder}: no prompt before {before} ({why})." if self._not_empty else "")
+            return Prompt(text=text, line=f"{self.encoder}: prompt {brief(text)} before each {each} ({why}).")
+        return Prompt(text="", line=f"{self.encoder}: no prompt before each {each} ({why})." if self._not_empty else "")
 
     @property
     def _not_empty(self) -> list[str]:
         return [name for name, text in self.texts.items() if text]
 
-    def _asked(self, asked: str, option: str) -> tuple[str, str]:
+    def _asked(self, asked: str, key: str) -> tuple[str, str]:
         """The requested text, and the reason for it."""
         if not isinstance(asked, str) or not is_utf8(asked):
             found = "a lone surrogate" if isinstance(asked, str) else typed(asked)
-            raise DataError(where=option, found=found, expected="the name of a prompt, or its text", remedy="Give a str.")
+            raise DataError(where=f"{self.encoder}: {key}", found=found, expected="the name of a prompt, or its text", remedy="Give a str.")
         if asked in self.texts:
             return self.texts[asked], f"its prompt {asked}, as asked"
         if A_NAME.fullmatch(asked):
             names = listed(list(self.texts))
             raise DataError(
-                where=option, found=brief(asked), expected=f"the name of one of its prompts ({names or 'there are none'}), or a text",
+                where=f"{self.encoder}: {key}", found=brief(asked),
+                expected=f"the name of one of its prompts ({names or 'there are none'}), or a text",
                 remedy=did_you_mean(asked, self.texts, "End a text of one word with a space or a colon: 'query: '."),
             )  # fmt: skip
         return asked, "as asked"
+
+
+def _first(*values: str | None) -> str | None:
+    return next((value for value in values if value is not None), None)

@@ -122,21 +122,27 @@ def _check_compared(tasks: Sequence[str]) -> None:
 def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPrompts) -> dict[TextRole, Prompt]:
     """The prompt for each role of texts in the stage's tasks."""
     roles = dict.fromkeys(role for task in stage.tasks for role in TASK_KINDS[task.kind].roles)
-    for role, (given, option) in asked.by_role.items():
-        if given is not None and role not in roles:
+    asked = asked.or_else(use.prompts)
+    given = {
+        "sentence": (asked.sentence, "prompt"),
+        "query": (asked.query, "query_prompt"),
+        "document": (asked.document, "document_prompt"),
+    }
+    for role, (text, key) in given.items():
+        if text is not None and role not in roles:
             both = ("queries and documents", "sentences, such as pairs or labelled texts")
             found, expected = both if role == "sentence" else reversed(both)
             raise DataError(
-                where=option, found=f"only tasks of {found}", expected=f"a task of {expected}",
-                remedy=f"{option} has no effect: leave it out.",
+                where=f"encoder {use.checkpoint}: {key}", found=f"only tasks of {found}", expected=f"a task of {expected}",
+                remedy=f"{key} has no effect: leave it out.",
             )  # fmt: skip
     if not roles:
         return {}
     assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
     folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
-    known = Prompts.of(folder, encoder=f"encoder {use.checkpoint}")
+    known = Prompts.of(folder, replace(use, prompts=asked))
     of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
-    return {role: of_role[role](asked.by_role[role][0], option=asked.by_role[role][1]) for role in roles}
+    return {role: of_role[role]() for role in roles}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,7 +176,7 @@ class PlannedScores:
             store, data: where artifacts and data are.
             runtime: None: one process.
             command: `evaluate` or `compare`, for errors.
-            prompts: None: the encoder's defaults, as in sentence-transformers' evaluators.
+            prompts: instead of those of the use; by default as in sentence-transformers' evaluators.
 
         Raises:
             RecipeError, DataError, EncoderError: as `planned_evaluation` and `Prompts`; a prompt for which no task has texts.

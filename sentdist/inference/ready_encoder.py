@@ -94,7 +94,7 @@ class LoadedEncoder:
     @cached_property
     def prompts(self) -> Prompts:
         """The folder's prompts for sentence-transformers; raises EncoderError as `Prompts.of`."""
-        return Prompts.of(self.folder, encoder=f"encoder {self.use.checkpoint}")
+        return Prompts.of(self.folder, self.use)
 
     def _check_prompt(self) -> None:
         check_room(self.use.prompt, self._tokens_of_prompt, longest=self.max_length, checkpoint=self.use.checkpoint)
@@ -171,8 +171,8 @@ def _full_gpu(use: EncoderUse, longest: int, free: int, total: int) -> ResourceE
         where=f"encoder {use.checkpoint}",
         found=f"{whole_gpu(free, total)} full with sentences of up to {longest} tokens, {TOKENS_ON_GPU} tokens at a time",
         expected="work that fits",
-        remedy=f"Set --max-length {max(3, longest // 2)}, use another GPU with CUDA_VISIBLE_DEVICES=1, or the CPU with "
-        "CUDA_VISIBLE_DEVICES= before the command.",
+        remedy=f"Open it as {use.checkpoint}?max_length={max(3, longest // 2)}, use another GPU with CUDA_VISIBLE_DEVICES=1, or the "
+        "CPU with CUDA_VISIBLE_DEVICES= before the command.",
     )
 
 

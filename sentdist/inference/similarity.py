@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -13,15 +12,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from sentdist.data.texts import Texts
-from sentdist.errors import DataError, EncoderError, brief, counted
-from sentdist.evaluation.relational import similarities_by_relation
+from sentdist.errors import DataError, EncoderError
 from sentdist.families import POOLINGS
 from sentdist.files import whole_file
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.plan.objectives import names_where
-from sentdist.plan.specs import Directions, RelationalScoring
+from sentdist.plan.specs import RelationalScoring
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.text import csv_cell
 
@@ -47,35 +45,17 @@ class PairScorer:
         return self.scorer.similarities(first_SD, second_SD, where="similarity")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RelationCosines:
-    """The cosines of one relation, with the first sentence as head, cos(h_1 + r, h_2), and with the second."""
-
-    relation: str
-    forward: float
-    backward: float
+def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float]) -> PairScorer:
+    """Return a scorer by cosine if `weights` (relation to weight) is empty, else by relations; raises as `scorer_of`."""
+    return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights) if weights else COSINE)
 
 
-def pair_scorer(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str) -> PairScorer:
-    """Return a scorer by cosine if `weights` (relation to weight) is empty, else by relations, see `scorer_of`.
-
-    Raises:
-        DataError: unknown directions, also without relations. Others as `scorer_of`.
-    """
-    if directions not in get_args(Directions):
-        raise DataError(
-            where="directions", found=brief(directions), expected=f"one of {', '.join(get_args(Directions))}", remedy="Correct it."
-        )
-    return PairScorer(loaded=loaded, scorer=scorer_of(loaded, weights, directions=directions) if weights else COSINE)
-
-
-def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions: str = "max_both") -> RelationalScorer:
-    """Return the scorer of an encoder's relations.
+def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float]) -> RelationalScorer:
+    """Return the scorer of an encoder's relations: the greater score of both directions.
 
     Args:
         loaded: the encoder.
         weights: relation -> weight; 0 leaves a relation out.
-        directions: "max_both", the greater of both directions, or "one", the first sentence as head; as in a recipe's view.
 
     Raises:
         EncoderError: the encoder has no relations, or they were trained with another pooling.
@@ -83,7 +63,7 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float], *, directions
     """
     if not any(weights.values()):
         raise DataError(where="relations", found="no weight above 0", expected="at least one", remedy="0 leaves a relation out.")
-    scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": directions})
+    scoring = RelationalScoring.model_validate({"weights": dict(weights), "directions": "max_both"})
     if not has_relations(loaded.folder):
         raise EncoderError(
             where=f"encoder {loaded.use.checkpoint}: relations", found="no relations",
@@ -109,58 +89,10 @@ def _learned_with(loaded: LoadedEncoder, relations: Relations) -> str | None:
     return learned if is_other else None
 
 
-def cosines_by_relation(loaded: LoadedEncoder, first: str, second: str) -> list[RelationCosines]:
-    """Return the cosines of a pair by each relation; empty if there are none, or they were trained with another pooling."""
-    if not has_relations(loaded.folder):
-        return []
-    relations = read_relations(loaded.folder)
-    if _learned_with(loaded, relations) is not None:
-        return []
-    one, other = loaded.embed([first, second])
-    forward_K, backward_K = (
-        similarities_by_relation(head[None], tail[None], relations.vectors)[:, 0] for head, tail in ((one, other), (other, one))
-    )
-    return [
-        RelationCosines(relation=name, forward=float(forward), backward=float(backward))
-        for name, forward, backward in zip(relations.names, forward_K, backward_K, strict=True)
-    ]
-
-
-def pair_batches(first: Texts, second: Texts | None) -> Iterator[TextPairs]:
-    """Yield batches of pairs from two columns of one file, or row by row from two files.
-
-    Raises:
-        DataError: as `Texts.batches`, or files of different lengths.
-    """
-    if second is None:
-        for batch in first.batches(PAIRS_AT_ONCE):
-            yield batch[first.columns[0]], batch[first.columns[1]]
-        return
-    halves = (first.batches(PAIRS_AT_ONCE), second.batches(PAIRS_AT_ONCE))
-    done = 0
-    while True:
-        one, other = (next(half, {}) for half in halves)
-        heads, tails = one.get(first.columns[0], []), other.get(second.columns[0], [])
-        if len(heads) != len(tails):
-            raise _of_other_lengths((first, second), (done + len(heads), done + len(tails)))
-        if not heads:
-            return
-        yield heads, tails
-        done += len(heads)
-
-
-def check_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> None:
-    """Raise DataError if two files have different numbers of rows; 0: unknown, as of a stream."""
-    if all(num_rows) and num_rows[0] != num_rows[1]:
-        raise _of_other_lengths(files, num_rows)
-
-
-def _of_other_lengths(files: tuple[Texts, Texts], num_rows: tuple[int, int]) -> DataError:
-    shorter = files[num_rows[0] > num_rows[1]]
-    return DataError(
-        where=f"{files[0].name} and {files[1].name}", found=f"only {counted(min(num_rows), 'row')} in {shorter.name}",
-        expected="two files of equal length, paired row by row", remedy="Check the program that wrote them.",
-    )  # fmt: skip
+def pair_batches(file: Texts) -> Iterator[TextPairs]:
+    """Yield batches of pairs from two columns of a file; raises as `Texts.batches`."""
+    for batch in file.batches(PAIRS_AT_ONCE):
+        yield batch[file.columns[0]], batch[file.columns[1]]
 
 
 def write_scores(scorer: PairScorer, pairs: Iterator[TextPairs], out: Path) -> Iterator[int]:

@@ -28,11 +28,6 @@ def _found() -> Iterator[tuple[str, type[ObjectiveSpec]]]:
 OBJECTIVES: dict[str, type[ObjectiveSpec]] = dict(_found())
 
 
-def objective_rows() -> list[list[str]]:
-    """Return the rows of a Markdown table of all objectives: name in a recipe, description, citations."""
-    return [[f"`{name}`", one.about, ", ".join(work.short for work in one.citations) or "–"] for name, one in OBJECTIVES.items()]
-
-
 if TYPE_CHECKING:
     Single = ObjectiveSpec
 else:

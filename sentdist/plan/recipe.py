@@ -263,7 +263,7 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
     """
     path = recipe_file(path)
     meant = None if path.is_file() else meant_recipe(path)
-    hint = f'Did you mean "{meant}"?' if meant else "`sentdist recipes` lists the shipped recipes with their paths."
+    hint = f'Did you mean "{meant}"?' if meant else "`sentdist list recipes` lists the shipped recipes."
     remedy = UTF_8 if path.is_file() else hint
     by_recipe = f"To use it in a recipe: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
     of_data = f"It looks like data: `sentdist tune {path}`. {by_recipe}" if suffix_of(path) in TABLES else None

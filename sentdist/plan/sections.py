@@ -22,7 +22,7 @@ Override = None | bool | int | float | str
 class EncoderSection(Frozen):
     """The pretrained checkpoint that training starts from."""
 
-    checkpoint: str = "minilm-l6"  # a packaged name (`sentdist models`), a folder, or a hub id
+    checkpoint: str = "minilm-l6"  # a packaged name (`sentdist list encoders`), a folder, or a hub id
     revision: str | None = None  # of a hub checkpoint; packaged ones and folders are pinned by their content
     pooling: PoolingName = "mean"  # how token states become one embedding
     initialization: Literal["pretrained", "random"] = "pretrained"  # random: only architecture and tokenizer are used
@@ -46,7 +46,7 @@ class SelectionSection(Frozen):
 class EvaluationSection(Frozen):
     """Which tasks score an encoder."""
 
-    tasks: Annotated[tuple[str, ...], Field(min_length=1)]  # names or groups (`sentdist tasks`), or KIND=SOURCE of your own
+    tasks: Annotated[tuple[str, ...], Field(min_length=1)]  # names or groups (`sentdist list tasks`), or KIND=SOURCE of your own
     links: LinksSection | None = None  # also rank the tails of triples that a relational corpus has held out
     max_length: Annotated[int, Field(ge=3)] | None = None  # tokens; None: the encoder's maximum, which dev tasks always use
     precision: Precision = "fp32"  # of matrix products when encoding; dev tasks use the precision of training

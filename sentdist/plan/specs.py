@@ -106,19 +106,6 @@ class EncoderSpec(Frozen):
     layers: Annotated[int, Field(ge=1)] | None = None  # keep only the first layers of the transformer; None: all
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncoderUse:
-    """A finished encoder and how to use it, as the user gives it: not pinned, so not part of a stage."""
-
-    checkpoint: str  # a folder, a packaged name or a hub id
-    revision: str | None = None
-    pooling: str | None = None  # None: as the checkpoint declares
-    max_length: int | None = None  # tokens; None: as the checkpoint declares
-    precision: str = "fp32"
-    normalize: bool = False
-    prompt: str = ""  # prefix of each sentence
-
-
 TextRole = Literal["sentence", "query", "document"]  # of a text in a task; each role has a prompt
 
 
@@ -137,13 +124,26 @@ class AskedPrompts:
     sentence: str | None = None
     query: str | None = None
     document: str | None = None
-    options: tuple[str, str, str] = ("--prompt", "--query-prompt", "--document-prompt")  # how errors name the three
 
-    @property
-    def by_role(self) -> dict[TextRole, tuple[str | None, str]]:
-        """The requested prompt and its option, by role."""
-        sentence, query, document = self.options
-        return {"sentence": (self.sentence, sentence), "query": (self.query, query), "document": (self.document, document)}
+    def or_else(self, other: AskedPrompts) -> AskedPrompts:
+        """Return these prompts, and the other's where none is requested."""
+        mine, others = ((one.sentence, one.query, one.document) for one in (self, other))
+        sentence, query, document = (there if here is None else here for here, there in zip(mine, others, strict=True))
+        return AskedPrompts(sentence=sentence, query=query, document=document)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderUse:
+    """A finished encoder and how to use it, as the user gives it: not pinned, so not part of a stage."""
+
+    checkpoint: str  # a folder, a packaged name or a hub id
+    revision: str | None = None
+    pooling: str | None = None  # None: as the checkpoint declares
+    max_length: int | None = None  # tokens; None: as the checkpoint declares
+    precision: str = "fp32"
+    normalize: bool = False
+    prompts: AskedPrompts = AskedPrompts()  # as requested
+    prompt: str = ""  # prefix of each sentence
 
 
 class LexicalSpec(Frozen):

@@ -105,14 +105,14 @@ def no_task(given: str) -> str:
         named = f"{before}={file}" if colon and before in OWN_KINDS else f"{kind}={given}, for example"
         return (
             f'"{one_line(given, LONGEST_VALUE)}" is no task. Name your file with its kind: {one_line(named, LONGEST_VALUE)}. '
-            "`sentdist tasks` lists the kinds"
+            "`sentdist list tasks` lists the kinds"
         )
     if is_side_of_own(given):
         return f'"{one_line(given, LONGEST_VALUE)}" is no task. {OWN_SIDES}. {OTHER_FILES}'
     known = (*TASK_GROUPS, *TASKS, OWN)
     meant = similar_names(kind, known, most=3) or [name for name in known if kind.startswith(name)][-1:]
     hint = f" Did you mean {' or '.join(meant)}?" if meant else ""
-    return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist tasks` lists all, and how to name your data'
+    return f'"{one_line(given, LONGEST_VALUE)}" is no task.{hint} `sentdist list tasks` lists all, and how to name your data'
 
 
 def is_side_of_own(given: str) -> bool:
@@ -206,7 +206,7 @@ def check_dev_tasks(given: str) -> None:
         if name != OWN and name not in known and not (name.partition("=")[0] in own and name.partition("=")[2]):
             alike = [one for one in known if ("=" in one) == ("=" in name)]
             hint = did_you_mean(name, alike, "Examples are stsb-dev, own and sts=SOURCE@dev.")
-            hint = f"{OWN_SIDES}. {OTHER_FILES}" if is_side_of_own(name) else f"{hint} `sentdist tasks` lists them"
+            hint = f"{OWN_SIDES}. {OTHER_FILES}" if is_side_of_own(name) else f"{hint} `sentdist list tasks` lists them"
             raise ValueError(f'selection.task: "{one_line(name, LONGEST_VALUE)}" cannot choose checkpoints. {hint}')
     names = [task for name in given.split("+") for task in TASK_GROUPS.get(name, (name,))]
     kinds = sorted({TASKS[name].kind if name in TASKS else name.partition("=")[0] for name in names if name != OWN})

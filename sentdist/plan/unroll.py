@@ -308,7 +308,7 @@ def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
                 where=f"--set {override}",
                 found=f"a field that {where} varies: {brief(values)}",
                 expected="a field with an effect",
-                remedy=f"Use {instead}" + (", or `sentdist run`, which ignores the grid." if where.startswith("sweep.") else "."),
+                remedy=f"Use {instead}" + (", or `sentdist sweep --no-grid`." if where.startswith("sweep.") else "."),
             )
 
 

@@ -117,7 +117,7 @@ def _training_of(record: Record, store: ArtifactStore) -> tuple[Train, Mapping[s
     """The training as a stage, and all records of its store."""
     if record.kind != "train":
         raise StoreError(
-            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist models` lists them.",
+            where=record.place, found=f"a {record.kind}", expected="the key of a training", remedy="`sentdist list encoders` lists them.",
         )  # fmt: skip
     all_records = {artifact.key: artifact.record for artifact in store.artifacts()} | {record.key: record}
     train = restored(record.key, all_records)

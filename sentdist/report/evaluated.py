@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from sentdist.errors import DataError, counted, listed
 from sentdist.evaluation.items import Scored, items_of, why_undefined
-from sentdist.evaluation.significance import LEAST_TASKS, Difference, Practical, another_task, outperforming, practical
+from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.files import drop_remedy, read_parquet
 from sentdist.plan.stage import Json, as_number
@@ -145,33 +145,6 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
             untested.setdefault(line.difference.reason, []).append(line.task)
     notes += [f"Not tested: {', '.join(names)} ({reason})." for reason, names in untested.items()]
     return Compared(lines=lines, sentence=sentence, notes=(*notes, *columns.remarks))
-
-
-def second_opinion(found: Compared, *, rope: float) -> Iterator[str]:
-    """Yield the sentences of a Bayesian comparison of the same differences; `rope`: points within which two scores count as equal."""
-    lines = [line for line in found.lines if line.task != AVERAGE and line.difference.about == "items" and line.difference.error > 0]
-    if not lines:
-        yield "Second opinion: none, because no difference has a standard error."
-        return
-    yield f"Second opinion (Bayesian; equal means within {rope:g} points; these encoders on other test items):"
-    compared_lines = [found.lines[-1]] if found.lines[-1].task == AVERAGE and found.lines[-1].difference.error > 0 else lines
-    for line in compared_lines:
-        yield f"  {line.task}: {_practical(practical(line.difference.difference, line.difference.error, rope=rope))}"
-    if len(lines) >= LEAST_TASKS and len({line.measure for line in lines}) == 1:  # points of two measures have no common spread
-        another = another_task([line.difference.difference for line in lines], [line.difference.error for line in lines], rope=rope)
-        yield f"  another task like these {len(lines)}: {_practical(another)}"
-    if len(lines) == 1:  # one task says nothing about other tasks
-        return
-    wins = outperforming([line.ours for line in lines], [line.theirs for line in lines])
-    verdict = "above chance" if wins.low > 0.5 else "below chance" if wins.high < 0.5 else "not distinguished from chance"
-    yield (
-        f"  P(first scores higher) over {wins.pairs} tasks: {wins.probability:.2f}, 95 % {wins.low:.2f} to {wins.high:.2f}, {verdict}"
-        f"{' and large enough to matter' if wins.is_meaningful else ''}."
-    )
-
-
-def _practical(found: Practical) -> str:
-    return f"first better {found.better:.2f}, equal {found.same:.2f}, second better {found.worse:.2f}"
 
 
 def _compared_line(name: str, columns: TableColumns, found: Comparison, labels: tuple[str, str]) -> ComparedLine:

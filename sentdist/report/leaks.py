@@ -27,7 +27,7 @@ LEAKS_NOTE = (
     "all occur in the data (labelled texts also nearly). One sentence: other items with one sentence in the data, next to another text: "
     "of a pair, or the relevant answer of a query, which answers another query in training."
 )
-NOT_CHECKED = "Not checked for leakage: `sentdist leaks RECIPE` compares training data with tests."
+NOT_CHECKED = "Not checked for leakage: `sentdist plan RECIPE --leaks` compares training data with tests."
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -213,8 +213,7 @@ class Port:
 
     number: int
     who: str  # the server, for messages
-    option: str  # the option of `command` that sets another port
-    command: str = "sentdist up"
+    variable: str  # of the environment, which sets another port
 
     def need(self) -> None:
         """Raise ServerError if the port is not free."""
@@ -225,7 +224,7 @@ class Port:
             except OSError as error:
                 raise ServerError(
                     where=f"port {self.number}, wanted by {self.who}", found=str(error.strerror), expected="a free port",
-                    remedy=f"Stop what uses it, or choose another port: {self.command} {self.option} {free_port()}",
+                    remedy=f"Stop what uses it, or choose another port: {self.variable}={free_port()} sentdist up",
                 ) from None  # fmt: skip
 
 

@@ -198,10 +198,10 @@ def _address(state: State, server: str) -> str:
 
 def _ports(state: State, server: str) -> tuple[Port, ...]:
     if server == "mlflow":
-        return (Port(number=state.ports.mlflow, who="MLflow", option="--mlflow-port"),)
+        return (Port(number=state.ports.mlflow, who="MLflow", variable="SENTDIST_MLFLOW_PORT"),)
     return (
-        Port(number=state.ports.ray, who="Ray's head", option="--ray-port"),
-        Port(number=state.ports.dashboard, who="Ray's dashboard", option="--dashboard-port"),
+        Port(number=state.ports.ray, who="Ray's head", variable="SENTDIST_RAY_PORT"),
+        Port(number=state.ports.dashboard, who="Ray's dashboard", variable="SENTDIST_DASHBOARD_PORT"),
     )
 
 
@@ -211,9 +211,9 @@ def _check_fit(ports: Sequence[Port]) -> None:
         is_twice = [one.number for one in ports].count(port.number) > 1
         if is_twice or port.number in OF_WORKERS:
             raise ServerError(
-                where=f"sentdist up {port.option}", found=f"{port.number} {'twice' if is_twice else 'among the ports of workers'}",
+                where=port.variable, found=f"{port.number} {'twice' if is_twice else 'among the ports of workers'}",
                 expected=f"different ports outside {OF_WORKERS[0]}-{OF_WORKERS[-1]}, which Ray's workers use",
-                remedy=f"Give {port.who} another: {port.option} {free_port()}",
+                remedy=f"Give {port.who} another: {port.variable}={free_port()} sentdist up",
             )  # fmt: skip
 
 

@@ -123,10 +123,10 @@ class ArtifactStore:
         found = artifacts_named(key, self.artifacts(kind)) if key.strip() else []
         if len(found) != 1:
             names = listed([artifact.record.shown_place for artifact in found]) or ("none" if key.strip() else "an empty name")
-            where, of, which = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else "", f" {kind}" if kind else ""
+            where, of = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else ""
             meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
             hint = "" if meant is None else f'Did you mean "{meant}"? '
-            remedy = f"{hint}`sentdist store list{which}` lists all."
+            remedy = f"{hint}`sentdist list {kind or 'artifacts'}` lists all."
             raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=remedy)
         return found[0]
 

@@ -72,7 +72,7 @@ class Server:
         is_connection = isinstance(error, OSError) or "API request to" in reason  # MLflow wraps connection errors and refusals
         state = ": could not" if not is_connection else " refuses to" if "failed with error code 4" in reason else " is away: could not"
         self.trouble = f"MLflow at {self.page}{state} {what}: {reason}"
-        line = f"{self.trouble}; the store keeps everything, and `sentdist track --rebuild` brings it in."
+        line = f"{self.trouble}; the store keeps everything, and `sentdist report --rebuild-mlflow` brings it in."
         if line not in self.warnings and not (is_connection and self._is_away):
             self.warnings.append(line)
         if is_connection:

@@ -121,4 +121,4 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     away = Tracker(f"http://127.0.0.1:{free_port()}", context.store)  # a dead server costs a search one line
     search(away)
     (reported,) = away.warnings
-    assert "is away" in reported and "sentdist track --rebuild" in reported
+    assert "is away" in reported and "sentdist report --rebuild-mlflow" in reported

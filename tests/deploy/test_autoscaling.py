@@ -91,7 +91,7 @@ def test_a_sweep_asks_for_what_a_cluster_may_become(growing: GrowingCluster, tin
     runtime = {"engine": "torch", "workers": 1}
     recipe.write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir, methods=fine_tuned, baseline=None, seeds=[0, 1], runtime=runtime)))
     assert growing.num_raylets() == 1, "the head alone"
-    command = [sys.executable, "-m", "sentdist", "run", str(recipe), "--store", str(tmp_path / "store"), "--data", str(data)]
+    command = [sys.executable, "-m", "sentdist", "sweep", str(recipe), "--no-grid", "--store", str(tmp_path / "store"), "--data", str(data)]
     environment = {name: value for name, value in growing.environment.items() if name != MARK}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     most = 1

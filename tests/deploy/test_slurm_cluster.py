@@ -50,6 +50,6 @@ def test_a_job_whose_time_ends_goes_on_from_a_checkpoint(queue: Slurm, tiny_enco
     queue.begin(job)
     wait_for(lambda: logged("goes on from step"), what="its checkpoint", seconds=300)
     wait_for(lambda: queue.facts(job)["JobState"] == "COMPLETED", what="the end of the job", seconds=300)
-    assert not logged("ray job submit"), "this is the job already"
+    assert not logged("sentdist submit"), "this is the job already"
     facts = queue.facts(job)
     assert (facts["Restarts"], facts["ExitCode"]) == ("1", "0:0")

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import placement_group_table
 
-from sentdist.execution.banks.owner import bank_owner, drop_bank, list_banks, owner_name
+from sentdist.execution.banks.owner import bank_owner, list_banks, owner_name
 from sentdist.execution.cluster.connection import connect
 
 
@@ -34,7 +34,7 @@ def drop_banks(store: str) -> int:
     dropped = 0
     for facts in list_banks():
         if facts.owner == owner_name(store):
-            drop_bank(facts.key)
+            ray.get(bank_owner(store).drop.remote(facts.key))
             dropped += 1
     return dropped
 

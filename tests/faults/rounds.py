@@ -27,7 +27,7 @@ ROUND_S = 420.0  # many times what a round takes on an idle machine; then it cou
 SETTLES_WITHIN_S = 40.0  # many times what it takes on an idle machine
 GIVEN_UP_S = 80.0  # the board gives a driver that was killed a minute to come back; then it clears up
 SUBMITTED_AGAIN_AT_MOST = 4
-REBUILD = "sentdist track --rebuild"
+REBUILD = "sentdist report --rebuild-mlflow"
 RAYS_OWN = ("AutoscalingCoordinator",)  # actors of which Ray has one a cluster, once it was needed
 NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
 
@@ -90,7 +90,7 @@ def undisturbed(environment: Environment, variant: str, logs: Path) -> dict[str,
     """The digests of a sweep that nothing happens to; of one worker with torch without Ray at all, in one process."""
     target = Target(environment, name=f"undisturbed-{variant}", variant=variant, logs=logs)
     local = ["--local"] if variant == "torch-1" else []
-    arguments = ["run", str(target.recipe), *local, "--store", str(target.store), "--data", str(environment.data)]
+    arguments = ["sweep", str(target.recipe), "--no-grid", *local, "--store", str(target.store), "--data", str(environment.data)]
     done = environment.sentdist(*arguments, log=logs / "undisturbed.err", tracking=False)
     output, _ = done.communicate(timeout=ROUND_S)
     if done.returncode:

@@ -21,7 +21,7 @@ LOOK_EVERY_S = 0.03
 
 @dataclass(kw_only=True)
 class Driver:
-    """A `sentdist run` of the sweep. generation: 0, and one more each time that it was submitted again. was_ended: by a fault."""
+    """A `sentdist sweep --no-grid` of the sweep. generation: 0, and one more each resubmission. was_ended: by a fault."""
 
     process: subprocess.Popen[str]
     generation: int
@@ -54,7 +54,7 @@ class Target:
         """Start a driver: once more because the last one ended, or `at_once`, beside it."""
         last = self.drivers[-1].generation if self.drivers else -1
         number = len(self.drivers)
-        arguments = ["run", str(self.recipe), "--store", str(self.store), "--data", str(self.environment.data)]
+        arguments = ["sweep", str(self.recipe), "--no-grid", "--store", str(self.store), "--data", str(self.environment.data)]
         process = self.environment.sentdist(*arguments, log=self.logs / f"driver-{number}.err")
         generation = last if at_once else last + 1
         listener = threading.Thread(target=self._listen, args=(process, number, generation), daemon=True)

@@ -89,7 +89,7 @@ def test_the_servers_listen_on_loopback_only(installed: Newcomer) -> None:
 
 
 def test_the_shell_can_use_the_servers(first_run: tuple[str, float], installed: Newcomer) -> None:
-    done = installed.types("source .sentdist/env && sentdist doctor && sentdist report demo && sentdist store list && ray job list")
+    done = installed.types("source .sentdist/env && sentdist doctor && sentdist report demo && sentdist list artifacts && ray job list")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "SUCCEEDED" in done.stdout
 
@@ -101,7 +101,7 @@ def test_ports_in_use_are_reported_in_one_sentence(installed: Newcomer) -> None:
         port = str(other.getsockname()[1])
         done = installed.types("bash infra/stop.sh >/dev/null; bash infra/quickstart.sh", SENTDIST_DASHBOARD_PORT=port)
     assert done.returncode == 1
-    assert re.search(rf"port {port}, wanted by Ray's dashboard: found it in use by .* sentdist up --dashboard-port \d+", done.stderr)
+    assert re.search(rf"port {port}, wanted by Ray's dashboard: found it in use by .* SENTDIST_DASHBOARD_PORT=\d+ sentdist up", done.stderr)
 
 
 @pytest.mark.parametrize(

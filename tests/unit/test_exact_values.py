@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 import torch
 
 from sentdist.cli.application import print_traceback
-from sentdist.cli.reporting import objectives
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
 from sentdist.execution.board.events import StageEvent
@@ -22,7 +20,6 @@ from sentdist.learning.encoder import fused_attention
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
 from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary
-from sentdist.plan.objectives import OBJECTIVES, objective_rows
 from sentdist.plan.schema import recipe_schema
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.search import optimism_sentences
@@ -77,12 +74,6 @@ def test_a_traceback_hides_secrets(capsys: pytest.CaptureFixture[str]) -> None:
     assert "ValueError" in shown and "host/bucket" in shown and "hidden" not in shown
 
 
-def test_the_list_of_objectives_names_their_files(capsys: pytest.CaptureFixture[str]) -> None:
-    objectives()
-    named = re.findall(r"sentdist/objectives/\w+\.py", capsys.readouterr().out)
-    assert len(named) == len(OBJECTIVES) and all(Path(file).exists() for file in named)
-
-
 def test_a_plain_file_is_pinned_without_a_note(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "pairs.csv").write_text("anchor,positive\na,b\nc,d\n")
@@ -105,12 +96,6 @@ def test_float32_products_have_their_default_precision_inside() -> None:
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def test_the_table_of_objectives_cites_each_work() -> None:
-    cited = {row[0]: row[2] for row in objective_rows()}
-    assert cited == {f"`{name}`": ", ".join(work.short for work in one.citations) or "–" for name, one in OBJECTIVES.items()}
-    assert cited["`cosent`"].startswith("Su")
 
 
 def test_a_corpus_may_be_like_another() -> None:

@@ -173,7 +173,7 @@ def _split(layout: Layout, rows: FileRows, sides: Sides, sizes: Sequence[int]) -
     if sides.num_linked:
         yield (
             f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
-            "`sentdist leaks` lists them."
+            "`sentdist plan RECIPE --leaks` lists them."
         )
 
 

@@ -18,7 +18,7 @@ import ray
 import ray.experimental
 from ray.exceptions import RayActorError
 
-from sentdist.errors import DataError, ResourceError, StoreError, named
+from sentdist.errors import DataError, ResourceError, named
 from sentdist.execution.cluster.address import HEAD, NAMESPACE
 from sentdist.execution.prometheus import BANK_BYTES, show
 from sentdist.files import code_digest, memory_size
@@ -62,7 +62,7 @@ def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk
             found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of "
             f"{memory_size(memory_bytes)} on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
             expected=f"at most {memory_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
-            remedy="Drop other banks (`sentdist bank drop`), store banks as float16, start Ray with --object-store-memory, "
+            remedy="Store banks as float16, start Ray with --object-store-memory, "
             "or set runtime.bank_in_object_store=false to map them from files.",
         )
     return BankPlacement(wanted_bytes=wanted_bytes, held_bytes=held_bytes, memory_bytes=memory_bytes, spilled_bytes=spilled)
@@ -112,7 +112,7 @@ class HeldBank:
 
 @dataclass(frozen=True, kw_only=True)
 class BankFacts:
-    """A bank as `sentdist bank list` shows it."""
+    """A bank as `sentdist list banks` shows it."""
 
     label: str
     key: str
@@ -258,28 +258,6 @@ def owner_name(store: str) -> str:
 def list_banks() -> list[BankFacts]:
     """Return the banks of all stores in the connected cluster."""
     return [facts for _, owned in _owners() for facts in owned]
-
-
-def drop_bank(name: str) -> BankFacts:
-    """Drop the one bank whose label is `name` or whose key begins with it; the artifact stays.
-
-    Raises:
-        StoreError: no bank or several match.
-    """
-    owners = _owners()
-    found = [(owner, facts) for owner, owned in owners for facts in owned if facts.label == name or facts.key.startswith(name)]
-    if len(found) != 1:
-        known = ", ".join(f"{facts.label} ({facts.key})" for _, facts in found or [(None, facts) for _, owned in owners for facts in owned])
-        raise StoreError(
-            where=f"bank {name}",
-            found=known or "no bank in this cluster",
-            expected="one bank of that label or key",
-            remedy="`sentdist bank list` shows all.",
-        )
-    owner, facts = found[0]
-    if not ray.get(owner.drop.remote(facts.key)):
-        ray.kill(owner)  # it owns no bank any more; the next reader starts another
-    return facts
 
 
 @ray.remote

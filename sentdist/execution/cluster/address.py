@@ -23,7 +23,7 @@ from sentdist.store.local_storage import maker_of, scratch_name
 TCP_S = 2.0  # for the connection; a host on the other side of the world takes 0.3 s
 ANSWER_S = 10.0  # for the answer of a busy head
 PRIVATE = "sd-own-"  # prefix of the folders of private clusters, each used by one command only
-START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or use `sentdist run --local`."
+START_ONE = "Start one (`sentdist up`, or see cluster/README.md), or use `sentdist sweep RECIPE --local`."
 
 TAKE_TOKEN = "Run `source .sentdist/env` in the folder that started it, or set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH."
 

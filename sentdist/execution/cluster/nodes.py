@@ -261,7 +261,7 @@ def leave(*, within_s: float, everywhere: bool) -> list[str]:
     nodes = [node for node in ray.nodes() if node["Alive"] and (everywhere or node["NodeID"] == here)]
     deadline_ms = int((time.time() + within_s) * 1000)
     for node in nodes:
-        is_accepted, why = head.drain_node(node["NodeID"], DRAIN_NODE_REASON_PREEMPTION, "sentdist leave", deadline_ms)
+        is_accepted, why = head.drain_node(node["NodeID"], DRAIN_NODE_REASON_PREEMPTION, "rayjobs.leave", deadline_ms)
         if not is_accepted:
             raise ResourceError(
                 where=f"host {node['NodeManagerAddress']}",

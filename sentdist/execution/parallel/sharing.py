@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -24,7 +24,7 @@ MANY_SENTENCES = 200_000
 
 
 @contextmanager
-def shared_out(num_sentences: int | None, *, workers: int | None, gpus: Mapping[str, float | str]) -> Iterator[Runtime | None]:
+def shared_out(num_sentences: int | None, *, workers: int | None) -> Iterator[Runtime | None]:
     """Yield the runtime of workers that share the sentences; None if this process does the work alone.
 
     By default there is one worker for each GPU of this machine if it has several, if there are at least MANY_SENTENCES, and if no cluster
@@ -33,10 +33,9 @@ def shared_out(num_sentences: int | None, *, workers: int | None, gpus: Mapping[
     Args:
         num_sentences: None if unknown.
         workers: requested workers of the cluster that RAY_ADDRESS names.
-        gpus: fields of the runtime on GPUs, used with `workers`.
     """
     if workers is not None:
-        yield Runtime.model_validate({"engine": "torch", "workers": workers, **gpus})
+        yield Runtime(engine="torch", workers=workers)
         return
     num_gpus = _gpus_to_share(num_sentences)
     if not num_gpus:
@@ -82,7 +81,7 @@ def embed_on_all_gpus(
 
     def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         num_sentences = len(sentences) if context.runtime.gpus_per_worker else None
-        with shared_out(num_sentences, workers=None, gpus={}) as runtime:
+        with shared_out(num_sentences, workers=None) as runtime:
             if runtime is None:
                 tell_once(devices)
                 return here()(sentences, prompt)

@@ -11,7 +11,7 @@ from pathlib import Path, PurePath
 from typing import Literal
 
 from sentdist.data.sources.mirror import address_of
-from sentdist.errors import RecipeError
+from sentdist.errors import EncoderError, RecipeError, listed
 from sentdist.frozen import MOST_LETTERS, NAME
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.plan.corpora.own import own_section
@@ -24,22 +24,11 @@ from sentdist.plan.stage import Json
 from sentdist.plan.stages import Scores
 from sentdist.plan.suggestions import PlannedSearch, searched
 from sentdist.plan.tune_recipe import TuneRequest
-from sentdist.plan.unroll import Plan, check_takes_effect, unroll
+from sentdist.plan.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.planning.task_contents import contents_of, search_with_contents, with_contents
 from sentdist.store.store import ArtifactStore
-
-
-def planned(path: Path, *, overrides: Sequence[str] = (), store: str, data: Path | None = None) -> tuple[Plan, Context]:
-    """Plan a recipe file; return the plan and its context.
-
-    Raises:
-        RecipeError, DataError, EncoderError: as `Recipe.load`, `check_takes_effect` and `unroll`.
-    """
-    recipe = Recipe.load(path, overrides)
-    check_takes_effect(recipe, overrides)
-    return planned_recipe(recipe, store=store, data=data)
 
 
 def requested(recipe: Recipe, *, store: str, data: Path | None = None) -> tuple[Plan | PlannedSearch, Context]:
@@ -157,13 +146,12 @@ def own_request(
     *,
     command: Literal["train", "tune"],
     fields: dict[str, Json],
-    encoders: Sequence[str],
+    encoders: Sequence[EncoderUse],
     data: Path | None,
     name: str | None = None,
     hours: float = 0.0,
     trials: int | None = None,
     methods: Sequence[str] = (),
-    max_length: int = 128,
 ) -> OwnRequest:
     """Inspect a user file and the encoders.
 
@@ -177,6 +165,17 @@ def own_request(
         raise RecipeError(
             where="--name", found=name, expected="small letters, digits, - and _", remedy=f"Use --name {as_name(name) or 'mine'}."
         )
+    for use in encoders:
+        if use != EncoderUse(checkpoint=use.checkpoint, revision=use.revision, pooling=use.pooling, max_length=use.max_length):
+            raise EncoderError(
+                where=f"encoder {use.checkpoint}", found="keys without effect in training", expected="revision, pooling or max_length",
+                remedy="Leave the others out.",
+            )  # fmt: skip
+    if len(lengths := {use.max_length or MAX_LENGTH for use in encoders}) > 1:
+        raise EncoderError(
+            where="encoder", found=f"max_length {listed([*map(str, sorted(lengths))])}", expected="the same for all",
+            remedy="Give max_length once to each.",
+        )  # fmt: skip
     resolver = FileResolver(data_root=data, needs_hub=True)
     place, revision = place_of(file)
     corpus = fields | ({} if revision is None else {"revision": revision})
@@ -184,11 +183,11 @@ def own_request(
     held_out: dict[str, Json] = {"dev": 0.0, "test": pin.rows.test, "near": pin.rows.near}  # the test rows of a search, and no dev
     if command == "train":
         pin = resolver.own(own_section({"kind": "own", "file": place, **corpus, "held_out": held_out}, where="DATA"), where="DATA")
-    named = [split_commit(one) for one in encoders]
     asked = TuneRequest(
         command=command, name=name or as_name(f"{command}-{PurePath(place).name.partition('.')[0]}"), file=place, shape=pin.rows.shape,
         num_rows=pin.num_rows, num_apart=pin.num_apart, corpus=corpus, held_out=held_out,
-        encoders=named, poolings=_poolings(named, resolver), hours=hours, trials=trials, methods=methods, max_length=max_length,
+        encoders=[(use.checkpoint, use.revision) for use in encoders], poolings=_poolings(encoders, resolver), hours=hours, trials=trials,
+        methods=methods, max_length=lengths.pop(),
     )  # fmt: skip
     return OwnRequest(asked=asked, pin=pin, resolver=resolver)
 
@@ -213,11 +212,15 @@ def as_name(text: str) -> str:
     return re.sub("[^a-z0-9_-]+", "-", plain)[:MOST_LETTERS].strip("-_")
 
 
-def _poolings(encoders: Sequence[tuple[str, str | None]], resolver: FileResolver) -> dict[str, str]:
-    """Poolings of the encoders that declare another than the mean; EncoderError for a missing encoder."""
+MAX_LENGTH = 128  # tokens of a text, unless the encoder's name says another number
+
+
+def _poolings(encoders: Sequence[EncoderUse], resolver: FileResolver) -> dict[str, str]:
+    """Poolings other than the mean, as given or declared; EncoderError for a missing encoder."""
     found = {}
-    for checkpoint, commit in encoders:
-        resolver.encoder(checkpoint, revision=commit, where="--encoder")
-        if (pooling := resolver.declared_pooling(checkpoint, revision=commit)) not in (None, "mean"):
-            found[checkpoint] = str(pooling)
+    for use in encoders:
+        resolver.encoder(use.checkpoint, revision=use.revision, where="encoder")
+        pooling = use.pooling or resolver.declared_pooling(use.checkpoint, revision=use.revision)
+        if pooling not in (None, "mean"):
+            found[use.checkpoint] = str(pooling)
     return found

@@ -113,6 +113,7 @@ def _check_length(file: IO[bytes], size: int) -> None:
 
 
 COMMIT = re.compile("[0-9a-f]{40}")
+OF_COMMIT = "`git ls-remote https://huggingface.co/{} HEAD` prints the commit."
 
 
 @dataclass(kw_only=True)
@@ -309,15 +310,14 @@ def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError
             where=where,
             found=f"{checkpoint}, which is neither a folder nor a packaged encoder",
             expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME on the hub with a commit",
-            remedy=f"{hint}For a hub model, `sentdist pin OWNER/NAME` prints the commit.",
+            remedy=f"{hint}{OF_COMMIT.format('OWNER/NAME')}",
         )
     packaged = f"{called[checkpoint]} is the same encoder, packaged. " if checkpoint in called else ""
     return EncoderError(
         where=where,
         found=f"{checkpoint} on the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
         expected="a commit of 40 hex digits, so that the run can be repeated",
-        remedy=f"{packaged}`sentdist pin {checkpoint}` prints it. Give --revision COMMIT, in a recipe `revision`, for tune "
-        f"{checkpoint}@COMMIT.",
+        remedy=f"{packaged}{OF_COMMIT.format(checkpoint)} Give {checkpoint}?revision=COMMIT, in a recipe `revision`.",
     )
 
 

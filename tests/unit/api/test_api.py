@@ -62,7 +62,7 @@ def test_the_public_surface_is_what_the_package_names() -> None:
 
 @pytest.fixture(scope="module")
 def encoder(tiny_encoder_dir: Path) -> sentdist.Encoder:
-    return sentdist.Encoder.load(tiny_encoder_dir)
+    return sentdist.Encoder(tiny_encoder_dir)
 
 
 def test_encode_gives_the_encoders_embeddings(encoder: sentdist.Encoder, tiny_encoder_dir: Path) -> None:
@@ -72,7 +72,7 @@ def test_encode_gives_the_encoders_embeddings(encoder: sentdist.Encoder, tiny_en
     np.testing.assert_allclose(found, expected, atol=2e-6)
     np.testing.assert_allclose(encoder.encode(SENTENCES[1]), expected[1], atol=2e-6)  # another batch, other roundings
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(SENTENCES, normalize=True), axis=1), 1.0, atol=1e-6)
-    short = sentdist.Encoder.load(tiny_encoder_dir, max_length=4, pooling="cls")
+    short = sentdist.Encoder(f"{tiny_encoder_dir}?max_length=4&pooling=cls")
     assert short.encode(SENTENCES[0]).shape == (32,) and "cls" in repr(short)
 
 
@@ -92,7 +92,6 @@ MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
     (lambda one: sentdist.similarity(object(), "a", "b"), DataError, "an object"), (lambda one: sentdist.similarity(one, "a", ["a"]), DataError, "one sentence"),
     (lambda one: sentdist.similarity(one, iter("ab"), iter("abc")), DataError, "a list of 2 and a list of 3"),
     (lambda one: sentdist.similarity(one, "a", "b", relations={"entailment": 1}), EncoderError, "found no relations"),
-    (lambda one: sentdist.similarity(one, "a", "b", directions="foo"), DataError, "found 'foo'"),
     (lambda one: sentdist.search(one, "a", ["b"] * 9_000 + [""]), DataError, r"search: corpus\[9000\]: found ''"),
     (lambda one: sentdist.search(one, "a dog", "corpus.txt"), DataError, "expected a list of sentences"),
     (lambda one: sentdist.search(one, "a dog", ["a cat"], embeddings=np.ones((2, 32))), DataError, r"shape \(2, 32\)"),
@@ -101,10 +100,10 @@ MISTAKES: list[tuple[Call, type[SentdistError], str]] = [
     (lambda one: sentdist.evaluate(one, None), DataError, "a NoneType"), (lambda one: sentdist.evaluate(one, []), DataError, "an empty list"),
     (lambda one: sentdist.evaluate(one, "stss"), RecipeError, '"stss" is no task'), (lambda one: sentdist.compare(one, object()), DataError, "an object"),
     (lambda one: sentdist.compare(one, one, "scenes-sts"), DataError, "twice"), (lambda one: sentdist.plan(None), RecipeError, "a NoneType"),
-    (lambda one: sentdist.Encoder.load("minilm-l6", pooling="Maen"), EncoderError, 'Did you mean "mean"'),
-    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=2), EncoderError, "found 2; expected 3 to 256 tokens"),
-    (lambda one: sentdist.Encoder.load("minilm-l6", max_length=0), DataError, "max_length: found 0"), (lambda one: sentdist.Encoder.load(""), DataError, "no name"),
-    (lambda one: sentdist.Encoder.load("minilm-l6", precision="fp8"), DataError, "one of fp32"), (lambda one: sentdist.Encoder("minilm-l6"), DataError, "a str; "),
+    (lambda one: sentdist.Encoder("minilm-l6?pooling=Maen"), EncoderError, 'Did you mean "mean"'),
+    (lambda one: sentdist.Encoder("minilm-l6?max_length=2"), EncoderError, "found 2; expected 3 to 256 tokens"),
+    (lambda one: sentdist.Encoder("minilm-l6?max_length=x"), EncoderError, "max_length: found 'x'"), (lambda one: sentdist.Encoder(""), EncoderError, "checkpoint: found ''"),
+    (lambda one: sentdist.Encoder("minilm-l6?precision=fp8"), EncoderError, "one of fp32"), (lambda one: sentdist.Encoder(object()), DataError, "an object"),
     (lambda one: sentdist.Recipe.load({"name": "x"}), RecipeError, "recipe: "), (lambda one: sentdist.Recipe.load(DEMO, "seeds=[x]"), RecipeError, "seeds.0"),
     (lambda one: sentdist.plan(DEMO, overrides=["training.batch_sze=8"]), RecipeError, "batch_size"), (lambda one: sentdist.report(), DataError, "neither"),
     (lambda one: sentdist.report("unheard_of", store="nowhere"), StoreError, "expected a sweep"), (lambda one: sentdist.report([1]), DataError, "a list"),
@@ -146,7 +145,7 @@ def test_a_recipe_is_planned_run_reported_and_its_encoder_scored(tmp_path: Path,
     page = report.write(str(tmp_path / "pages" / "tiny"))
     assert page.read_text(encoding="utf-8") == report.html and page.parent == tmp_path / "pages" / "tiny"
     assert outcomes[0].encoder is None and outcomes[2].encoder is not None
-    trained = sentdist.Encoder.load(outcomes[2].encoder, store=store)
+    trained = sentdist.Encoder(outcomes[2].encoder, store=store)
     scores = sentdist.evaluate(trained, ["stsb"], store=store, data=data)
     assert scores["stsb"] == pytest.approx(outcomes[2].scores["stsb"], abs=1e-4)
     found = sentdist.compare(trained, tiny_encoder_dir, "stsb", store=store, data=data)
@@ -209,7 +208,7 @@ def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("related") / "encoder"
     shutil.copytree(tiny_encoder_dir, folder)
     write_relations(folder, RELATIONS)
-    return sentdist.Encoder.load(folder)
+    return sentdist.Encoder(folder)
 
 
 def _moved(related: sentdist.Encoder, heads: tuple[str, ...], tails: tuple[str, ...]) -> np.ndarray:
@@ -227,15 +226,10 @@ def test_pairs_are_scored_by_relations_in_the_direction_that_is_said(related: se
     heads, tails = tuple(SENTENCES[:3]), tuple(SENTENCES[3:6])
     forward, backward = np.diag(_moved(related, heads, tails)), np.diag(_moved(related, tails, heads))
     assert (np.abs(forward - backward) > 1e-4).all()
-    for directions, expected in (("one", forward), ("max_both", np.maximum(forward, backward))):
-        found = sentdist.similarity(related, heads, tails, relations=WEIGHTS, directions=directions)
-        np.testing.assert_allclose(found, expected, atol=2e-6)
-    two = [sentdist.similarity(related, tails[0], heads[0], relations=WEIGHTS, directions=one) for one in ("one", "max_both")]
-    np.testing.assert_allclose(two, [backward[0], max(forward[0], backward[0])], atol=2e-6)
-    asked = ["similarity", related.loaded.use.checkpoint, tails[0], heads[0], "--relation", "entailment", "--relation", "twin=0.5"]
-    for directions, score in zip(("one", "max_both"), two, strict=True):
-        said = CliRunner().invoke(app, [*asked, "--directions", directions]).stdout
-        assert float(said) == pytest.approx(score, abs=2e-6), "as the command says"
+    expected = np.maximum(forward, backward)
+    np.testing.assert_allclose(sentdist.similarity(related, heads, tails, relations=WEIGHTS), expected, atol=2e-6)
+    given = ["encode", related.loaded.use.checkpoint, "--pairs", heads[0], tails[0], "--relation", "entailment", "--relation", "twin=0.5"]
+    assert float(CliRunner().invoke(app, given).stdout) == pytest.approx(expected[0], abs=2e-6), "as the command says"
 
 
 def test_a_search_by_relations_has_their_scores(related: sentdist.Encoder) -> None:
@@ -271,7 +265,7 @@ def test_every_function_asks_the_store_and_data_that_are_given(
     monkeypatch.setattr("sentdist.inference.planned_scores.planned_evaluation", note)
     (tmp_path / "data").mkdir()
     places = {"store": tmp_path / "mine", "data": tmp_path / "data"}
-    encoder = sentdist.Encoder.load(tiny_encoder_dir)
+    encoder = sentdist.Encoder(tiny_encoder_dir)
     calls = (
         lambda: sentdist.plan(DEMO, **places),
         lambda: sentdist.run(DEMO, **places),
@@ -288,7 +282,7 @@ def test_every_function_asks_the_store_and_data_that_are_given(
     sentdist.report(paper="rcl", store=tmp_path / "mine")
     assert looked == [str(tmp_path / "mine")]
     for call in (
-        lambda: sentdist.Encoder.load("abcdef123456", store=tmp_path / "mine"),
+        lambda: sentdist.Encoder("abcdef123456", store=tmp_path / "mine"),
         lambda: sentdist.evaluate("abcdef123456", "scenes-sts", **places),
         lambda: sentdist.compare(encoder, "abcdef123456", "scenes-sts", **places),
     ):
@@ -332,13 +326,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_in_memory_train_an_encoder_with_a_verdict(tiny_encoder_dir: Path) -> None:
     lines: list[str] = []
-    found = sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=lines.append)
+    found = sentdist.train(PAIRS, encoder=f"{tiny_encoder_dir}?max_length=20", print_line=lines.append)
     assert found.num_seeds == 1 and (found.folder / "modules.json").is_file()
     assert found.verdict.outcome in ("better", "worse", "not shown to be better") and found.verdict.line in repr(found)
     assert any("56 train, 0 dev, 24 test" in line for line in lines), lines
-    assert sentdist.Encoder.load(found.folder).encode(["a dog"]).shape[0] == 1
+    assert sentdist.Encoder(found.folder).encode(["a dog"]).shape[0] == 1
     again: list[str] = []
-    assert sentdist.train(PAIRS, encoder=tiny_encoder_dir, max_length=20, print_line=again.append).folder == found.folder
+    assert sentdist.train(PAIRS, encoder=f"{tiny_encoder_dir}?max_length=20", print_line=again.append).folder == found.folder
     assert not any("to build" in line for line in again), "what the store has is not built again"
 
 

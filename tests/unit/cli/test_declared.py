@@ -156,14 +156,14 @@ def test_sentences_are_read_in_lower_case_where_the_folder_asks_for_it(folders: 
     (folder / "tokenizer.json").write_text(json.dumps(values | {"normalizer": None}))
     (folder / "sentence_roberta_config.json").write_text(json.dumps({"max_seq_length": 7, "do_lower_case": True}))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"embedding_dimension": 32, "pooling_mode": "cls"}))
-    ours = sentdist.Encoder.load(folder)
+    ours = sentdist.Encoder(folder)
     assert ours.loaded.max_length == 7
     sentences = ["A Man SINGS", "the dog runs"]
     theirs = SentenceTransformer(str(folder), device="cpu").encode(sentences)
     np.testing.assert_allclose(ours.encode(sentences), theirs, atol=1e-6)
     np.testing.assert_array_equal(ours.encode("A Man SINGS"), ours.encode("a man sings"))
     ours.export(tmp_path / "exported")
-    np.testing.assert_array_equal(sentdist.Encoder.load(tmp_path / "exported").encode(sentences), ours.encode(sentences))
+    np.testing.assert_array_equal(sentdist.Encoder(tmp_path / "exported").encode(sentences), ours.encode(sentences))
 
 
 def write_words(folder: Path) -> None:

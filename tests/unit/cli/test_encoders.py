@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +59,9 @@ def test_encode_writes_the_embeddings_of_every_sentence_once(
         assert _call("encode", tiny_encoder_dir, "-", "--out", tmp_path / "out.npy", "--overwrite", stdin="a man").exit_code == 0
         (tmp_path / "out.npy").unlink()
     out = tmp_path / "out.parquet"
-    answer = _call("encode", tiny_encoder_dir, corpus, "--column", "text", "--id", "id", "--normalize", "--dtype", "float16", "--out", out)
+    answer = _call(
+        "encode", f"{tiny_encoder_dir}?normalize=true", corpus, "--column", "text", "--id", "id", "--dtype", "float16", "--out", out
+    )
     table = pq.read_table(out)
     assert table["id"].to_pylist() == [f"d{number}" for number in range(len(SENTENCES))] and "float16" in answer.output
     assert table.schema.field("embedding").type.value_type == "halffloat"
@@ -72,9 +73,8 @@ MISTAKES = [
     (("{encoder}", "{corpus}x", "--out", "{out}"), "Did you mean"),
     (("{encoder}", "{corpus}", "--column", "test", "--out", "{out}"), 'Did you mean "text"?'),
     (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
-    (("{encoder}", "-", "--out", "{out}", "--dtype", "int8"), "--dtype"),
     (("{encoder}", "-", "--out", "{out}", "--id", "id"), "--id"),
-    (("{encoder}", "-", "--out", "{out}", "--pooling", "cls_mlp"), "no weights of a dense layer"),
+    (("{encoder}?pooling=cls_mlp", "-", "--out", "{out}"), "no weights of a dense layer"),
     (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
     (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found no sentence"),
     (("{corpus}", "{encoder}", "--out", "{out}"), "Swap them"),
@@ -95,8 +95,8 @@ def test_texts_that_the_tokenizer_does_not_know_are_reported(tiny_encoder_dir: P
     said = "2 sentences without a word that the encoder's tokenizer knows, such as '你好'"
     assert said in _call("encode", tiny_encoder_dir, tmp_path / "texts.txt", "--out", tmp_path / "out.npy").stderr
     assert said in _call("search", tiny_encoder_dir, "the dog", "--corpus", tmp_path / "texts.txt").stderr
-    assert said in (alike := _call("similarity", tiny_encoder_dir, "你好", "再见")).stderr and alike.stdout == "1.000000\n"
-    assert "without a word" not in _call("similarity", tiny_encoder_dir, "the zebra", "a dog !").stderr
+    assert said in (alike := _call("encode", tiny_encoder_dir, "--pairs", "你好", "再见")).stderr and alike.stdout == "1.000000\n"
+    assert "without a word" not in _call("encode", tiny_encoder_dir, "--pairs", "the zebra", "a dog !").stderr
 
 
 def test_a_mistake_at_the_end_is_reported_before_an_encoder_begins(
@@ -141,44 +141,42 @@ def related(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) ->
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pairs of mine")
     (folder / "pairs.csv").write_text("head,tail\n" + "".join(f"{one},{other}\n" for one, other in zip(HEADS, TAILS, strict=True)))
-    for name, lines in {"heads": HEADS, "tails": TAILS, "fewer": TAILS[:3]}.items():
-        (folder / f"{name}.txt").write_text("\n".join(lines))
     return {path.stem: path for path in folder.iterdir()}
 
 
 def test_relations_score_pairs_of_their_own_embeddings_alone(
     tiny_encoder_dir: Path, related: Path, embeddings: np.ndarray, files: dict[str, Path], tmp_path: Path
 ) -> None:
-    answer = _call("similarity", related, SENTENCES[0], SENTENCES[1])
-    rows = {line.split()[0]: line.split() for line in answer.output.splitlines() if line.strip()}
     one, other, twin = embeddings[:1], embeddings[1:2], RELATIONS.vectors[1]
-    shown = [float(rows["twin"][1]), float(rows["twin"][2]), float(rows["none"][2])]
-    np.testing.assert_allclose(shown, [_cosines(one + twin, other)[0], _cosines(other + twin, one)[0], _cosines(one, other)[0]], **CLOSE)
+    answer = _call("encode", related, "--pairs", SENTENCES[0], SENTENCES[1], "--relation", "twin")
+    expected = max(_cosines(one + twin, other)[0], _cosines(other + twin, one)[0])
+    assert float(answer.stdout) == pytest.approx(expected, abs=2e-6), "the greater of both directions"
     for trained, used in (("cls_mlp_train_only", "cls"), ("mean", "cls")):
         folder = tmp_path / trained
         SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
             folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
         )
         write_relations(folder, replace(RELATIONS, pooling=trained))
-        answer = _call("similarity", folder, files["pairs"], "--relation", "twin", "--pooling", used)
+        answer = _call("encode", f"{folder}?pooling={used}", "--pairs", files["pairs"], "--relation", "twin")
         assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr
-        answer = _call("similarity", folder, SENTENCES[0], SENTENCES[1], "--pooling", used)
+        answer = _call("encode", f"{folder}?pooling={used}", "--pairs", SENTENCES[0], SENTENCES[1])
         assert answer.exit_code == 0 and -1 <= float(answer.output) <= 1, "the cosine alone"
 
 
 MISTAKES_SIMILARITY = [
-    (("{encoder}", "{heads}", "{fewer}"), "only 3 rows in"), (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
-    (("{encoder}", "a man", "{heads}"), "a man: found no such file"), (("{encoder}", "a man plays"), "one sentence, 'a man plays'"),
+    (("{encoder}", "{pairs}", "--column", "head", "--column", "tale"), 'Did you mean "tail"?'),
+    (("{encoder}", "{pairs}", "{pairs}"), "expected two sentences, or one file"), (("{encoder}", "a man plays"), "expected two sentences"),
     (("{encoder}", "a man", " "), "' '"), (("{encoder}", "{pairs}", "--relation", "twin"), "found no relations"),
     (("{related}", "{pairs}", "--relation", "twins"), 'Did you mean "twin"?'), (("{related}", "{pairs}", "--relation", "twin=0"), "no weight above 0"),
-    (("{related}", "{pairs}", "--relation", "twin", "--directions", "both"), "one of max_both, one"),
-    (("{encoder}", "{pairs}", "--out", "{heads}"), "suffix '.txt'"), (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "Leave --out out"),
+    (("{encoder}", "{pairs}", "--out", "x.txt"), "suffix '.txt'"), (("{encoder}", "a man", "a dog", "--out", "scores.csv"), "--out has no effect"),
 ]  # fmt: skip
 
 
 def test_a_mistake_in_a_similarity_is_reported_in_one_sentence(tiny_encoder_dir: Path, related: Path, files: dict[str, Path]) -> None:
     for arguments, words in MISTAKES_SIMILARITY:
-        answer = _call("similarity", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments))
+        answer = _call(
+            "encode", "--pairs", *(argument.format(encoder=tiny_encoder_dir, related=related, **files) for argument in arguments)
+        )
         assert answer.exit_code == 2 and words in answer.stderr and len(answer.stderr.splitlines()) == 1, answer.output
 
 
@@ -186,9 +184,10 @@ QUERIES = ("a dog sleeps", "many birds sing in the garden")
 
 
 def _hits(*arguments: str | Path, stdin: str | None = None) -> list[dict[str, Any]]:
-    answer = _call("search", *arguments, "--format", "jsonl", stdin=stdin)
+    answer = _call("search", *arguments, "--format", "json", stdin=stdin)
     assert answer.exit_code == 0, answer.output
-    return [json.loads(line) for line in answer.stdout.splitlines()]
+    found: list[dict[str, Any]] = json.loads(answer.stdout)
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +197,7 @@ def searched(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -
     (folder / "corpus.jsonl").write_text("".join(json.dumps({"key": f"d{n}", "body": text}) + "\n" for n, text in enumerate(SENTENCES)))
     (folder / "plain.txt").write_text("\n".join(SENTENCES))
     (folder / "queries.txt").write_text("\n".join(QUERIES))
-    (folder / "asked.csv").write_text("body,said\n" + "".join(f"something else,{query}\n" for query in QUERIES))
+    (folder / "asked.csv").write_text("said\n" + "".join(f"{query}\n" for query in QUERIES))
     made = _call("encode", tiny_encoder_dir, folder / "plain.txt", "--out", folder / "embeddings.npy")
     assert made.exit_code == 0, made.output
     np.save(folder / "narrow.npy", np.ones((len(SENTENCES), 5), dtype=np.float32))
@@ -218,10 +217,10 @@ def best_three(tiny_encoder_dir: Path) -> list[list[tuple[int, float]]]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (*QUERIES, "--corpus", "{corpus}", "--column", "body", "--id", "key"),
+        (*QUERIES, "--corpus", "{corpus}", "--column", "body", "--show", "key"),
         ("--queries", "{queries}", "--corpus", "{plain}"),
         ("--queries", "-", "--corpus", "{plain}"),
-        ("--queries", "{asked}", "--query-column", "said", "--corpus", "{corpus}", "--column", "body"),
+        ("--queries", "{asked}", "--corpus", "{corpus}", "--column", "body"),
         (*QUERIES, "--corpus", "{plain}", "--embeddings", "{embeddings}"),
         (*QUERIES, "--embeddings", "{embeddings}"),
     ],
@@ -238,18 +237,18 @@ def test_the_nearest_sentences_are_found(
         np.testing.assert_allclose([hit["score"] for hit in answer["hits"]], [cosine for _, cosine in best], atol=3e-6)
         for hit in answer["hits"]:
             assert hit.get("text", SENTENCES[hit["row"]]) == SENTENCES[hit["row"]]
-            assert hit.get("id", f"d{hit['row']}") == f"d{hit['row']}"
-            assert ("id" in hit, "text" in hit) == ("--id" in arguments, "--corpus" in arguments)
+            assert hit.get("columns", {"key": f"d{hit['row']}"}) == {"key": f"d{hit['row']}"}
+            assert ("columns" in hit, "text" in hit) == ("--show" in arguments, "--corpus" in arguments)
 
 
 def test_what_else_there_is_to_say_of_a_search_stands_beside_its_hits(searched: dict[str, Path]) -> None:
     answer = _call("search", searched["encoder"], "a man", "--corpus", "-", "-k", "5", stdin="the [red]dog[/]\na cat")
-    assert "the [red]dog[/]" in answer.stdout and "The corpus has 2 sentences, fewer than 5" in answer.stderr
+    assert "the [red]dog[/]" in answer.stdout and "2 sentences searched for 1 query" in answer.stderr
     shown = _call("search", searched["encoder"], searched["queries"], "--corpus", searched["plain"], "-k", "2").stderr
-    assert "fewer than" not in shown and on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
+    assert on_this_machine(Runtime())[1] in shown, "what is used and what lies idle"
     assert "as a sentence. For the sentences in the file: --queries" in shown
     for query in ("gone.txt", f"{'long ' * 1000}.txt"):
-        assert "--queries" not in _call("search", searched["encoder"], query, "--corpus", searched["plain"], "--max-length", "9").stderr
+        assert "--queries" not in _call("search", f"{searched['encoder']}?max_length=9", query, "--corpus", searched["plain"]).stderr
 
 
 MISTAKES_SEARCH = [
@@ -259,15 +258,13 @@ MISTAKES_SEARCH = [
     (("a", "--embeddings", "{narrow}"), "embeddings of width 5; expected width 32"),
     (("a", "--corpus", "{plain}", "--embeddings", "{few}"), "more than 3 sentences and 3 embeddings"),
     (("a", "--corpus", "{queries}", "--embeddings", "{few}"), "2 sentences and 3 embeddings"),
-    (("a", "--corpus", "{plain}", "--embeddings", "{embeddings}", "--max-length", "5"), "made with max_length 40"),
     (("--corpus", "{plain}"), "no queries"),
     (("a", "--queries", "{queries}", "--corpus", "{plain}"), "given twice"),
     (("--queries", "-", "--corpus", "-"), "two files on stdin"),
     (("a",), "no corpus"),
     ((" ", "--corpus", "{plain}"), "' '"),
     (("a", "--corpus", "{plain}", "--relation", "twin"), "found no relations"),
-    (("a", "--corpus", "{plain}", "--format", "json"), "one of table, jsonl"),
-    (("a", "--embeddings", "{few}", "--id", "key"), "no --corpus"),
+    (("a", "--embeddings", "{few}", "--show", "key"), "no --corpus"),
     (("a", "--embeddings", "{corpus}"), "found suffix .jsonl; expected a .npy file"),
     (("a", "--corpus", "{few}"), "use --embeddings"),
     (("--queries", "how are you?", "--corpus", "{plain}"), "how are you?: found no such file"),
@@ -296,10 +293,10 @@ def test_other_columns_of_the_corpus_are_shown_beside_a_hit(searched: dict[str, 
     path = tmp_path / "corpus.csv"
     path.write_text("nr,text,[who]\n" + "".join(f"{n},{text},{'ada' if n else ''}\n" for n, text in enumerate(SENTENCES)))
     search = ("search", searched["encoder"], SENTENCES[1], "--corpus", path, "--column", "text", "-k", str(len(SENTENCES)))
-    asked = _call(*search, "--id", "nr", "--show", "[who]", "--show", "nr", "--format", "jsonl")
-    hits = json.loads(asked.stdout)["hits"]
+    asked = _call(*search, "--show", "[who]", "--show", "nr", "--format", "json")
+    hits = json.loads(asked.stdout)[0]["hits"]
     assert all(hit["columns"] == {"[who]": "ada" if hit["row"] else "", "nr": str(hit["row"])} for hit in hits)
-    assert all(hit["id"] == str(hit["row"]) and hit["text"] == SENTENCES[hit["row"]] for hit in hits)
+    assert all(hit["text"] == SENTENCES[hit["row"]] for hit in hits)
     shown = _call(*search, "--show", "[who]")
     assert "[who]" in shown.stdout and "ada" in shown.stdout and "--show" not in shown.stderr
     assert "Other columns of the corpus: nr, [who]. --show nr shows one." in _call(*search).stderr
@@ -345,31 +342,27 @@ def _scores(encoder: Path, query: str, document: str) -> list[float]:
 def test_embeddings_of_another_prompt_are_refused(encoder: Path, sentences_file: Path, tmp_path: Path) -> None:
     made = tmp_path / "it's.npy"
     _line(_call("encode", encoder, sentences_file, "--out", made))  # with its default prompt, which is not that of documents
-    search = ("search", encoder, TEXTS[0], "--embeddings", made, "--format", "jsonl")
 
-    def refused(*options: str) -> str:
-        answer = _call(*search, *options)
-        assert answer.exit_code == 2, answer.output
-        return re.sub(r"\s+", " ", answer.output)
+    def search(*keys: str) -> Result:
+        return _call("search", "?".join((str(encoder), *keys)), TEXTS[0], "--embeddings", made, "--format", "json")
 
-    found = refused()
-    assert f"embeddings made with the prompt {PASSAGE!r}; expected the prompt {DOCUMENT!r} before documents" in found
-    assert f"--document-prompt '{PASSAGE}'; or encode the corpus again: sentdist encode … --prompt '{DOCUMENT}'" in found
-    assert "expected no prompt before documents" in refused("--document-prompt", "")
-    hits = json.loads(_call(*search, "--document-prompt", "passage").stdout)["hits"]
+    assert f"embeddings made with the prompt {PASSAGE!r}; expected the prompt {DOCUMENT!r} before documents" in search().stderr
+    assert "expected no prompt before documents" in search("document_prompt=").stderr
+    hits = json.loads(search("document_prompt=passage").stdout)[0]["hits"]
     assert [hit["score"] for hit in hits] == pytest.approx(_scores(encoder, QUERY, PASSAGE), abs=2e-6)
-    record = made.with_name(f"{made.name}.json")
-    record.write_text(json.dumps({name: value for name, value in json.loads(record.read_text()).items() if name != "prompt"}))
-    assert "names no prompt, which counts as none" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
-    record.unlink()
-    assert "embeddings without a record" in refused() and _call(*search, "--document-prompt", "").exit_code == 0
-    _line(_call("encode", encoder, sentences_file, "--prompt", "document", "--out", made, "--overwrite"))
-    assert _call(*search).exit_code == 0
+    _line(_call("encode", f"{encoder}?prompt=document", sentences_file, "--out", made, "--overwrite"))
+    assert search().exit_code == 0
 
 
-def test_similarity_takes_the_prompt_of_encode(encoder: Path) -> None:
-    for options, text in (((), PASSAGE), (("--prompt", "query"), QUERY), (("--prompt", ""), "")):
-        answer = _call("similarity", encoder, *TEXTS[:2], *options)
+def test_a_prompt_of_the_encoders_name_is_that_of_its_sentences(encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(f"checkpoint: {encoder}\nprompt: ''\n")
+    for name, text in (
+        (str(encoder), PASSAGE),
+        (f"{encoder}?prompt=query", QUERY),
+        (f"{encoder}?prompt=", ""),
+        (str(tmp_path / "mine.yaml"), ""),
+    ):
+        answer = _call("encode", name, "--pairs", *TEXTS[:2])
         one, other = _embedded(encoder, text, TEXTS[:2])
         assert float(answer.stdout) == pytest.approx(float(one @ other / np.linalg.norm(one) / np.linalg.norm(other)), abs=2e-6)
         assert (f"{text!r} before each sentence" if text else "no prompt before each sentence") in answer.stderr
@@ -380,8 +373,8 @@ def test_rows_without_a_sentence_are_left_out_counted_and_reported(tiny_encoder_
     texts = ["", SENTENCES[0], " ", "NULL", SENTENCES[1], ""]
     (tmp_path / "corpus.csv").write_text("key;text\n" + "".join(f"{n if text.strip() else ''};{text}\n" for n, text in enumerate(texts)))
     given = (tmp_path / "corpus.csv", "--column", "text")
-    answer = _call("search", tiny_encoder_dir, "a man", "--corpus", *given, "--format", "jsonl")
-    assert {hit["row"]: hit["text"] for hit in json.loads(answer.stdout)["hits"]} == {n: texts[n] for n in (1, 3, 4)}
+    answer = _call("search", tiny_encoder_dir, "a man", "--corpus", *given, "--format", "json")
+    assert {hit["row"]: hit["text"] for hit in json.loads(answer.stdout)[0]["hits"]} == {n: texts[n] for n in (1, 3, 4)}
     assert "3 rows without a sentence are left out, row 1 first." in answer.stderr
     refused = _call("encode", tiny_encoder_dir, *given, "--out", tmp_path / "o.npy").stderr
     assert "rows 1, 3, 6, text: found no sentence" in refused and "--id key --out o.parquet" in refused

@@ -1,4 +1,4 @@
-"""Encoders for others: export, pin, push, models."""
+"""Encoders for others: export, also to the hub; list of encoders and recipes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import huggingface_hub
 import numpy as np
 import pytest
-import requests
 from huggingface_hub.errors import LocalTokenNotFoundError
 from typer.testing import CliRunner, Result
 
@@ -34,41 +32,6 @@ WHO, WHAT, WHERE = ("man", "woman", "child"), ("eats", "drinks", "plays"), ("hou
 
 def call(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
-
-
-def test_pin_prints_the_commit_and_how_to_use_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def model_info(self: object, name: str, *, revision: str | None, timeout: float) -> SimpleNamespace:
-        asked.append((name, revision))
-        return SimpleNamespace(sha="c" * 40)
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", model_info)
-    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", model_info)
-    found = call("pin", "owner/name")
-    assert found.exit_code == 0 and found.stdout == "c" * 40 + "\n" and f"--set encoder.revision={'c' * 40}" in found.stderr
-    found = call("pin", "hub:owner/data:config", "--revision", "main")
-    assert "--set corpus.source=hub:owner/data:config" in found.stderr and asked == [("owner/name", None), ("owner/data", "main")]
-
-
-@pytest.mark.parametrize(
-    ("name", "error", "said"),
-    [
-        ("name", None, "expected OWNER/NAME"),
-        ("owner/name", requests.ConnectionError("no route"), "no answer from the hub (ConnectionError: no route)"),
-        ("owner/name", LocalTokenNotFoundError("none"), "hf auth login"),
-    ],
-)
-def test_a_hub_that_cannot_be_asked_is_reported_in_a_sentence(
-    monkeypatch: pytest.MonkeyPatch, name: str, error: Exception | None, said: str
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        assert error is not None
-        raise error
-
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", refuse)
-    found = call("pin", name)
-    assert found.exit_code == 2 and said in found.stderr
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +57,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) ->
 def test_push_shows_the_card_and_sends_nothing_unless_asked(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     store, key = trained
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda *_, **__: pytest.fail("sent"))
-    found = call("push", key[:8], "me/mine", "--licence", "apache-2.0", "--store", store)
+    found = call("export", key[:8], "--to-hub", "me/mine", "--licence", "apache-2.0", "--store", store)
     assert found.exit_code == 0, found.output
     head, _, text = found.output.removeprefix("---\n").partition("---\n")
     metadata = {name: json.loads(value) for name, _, value in (line.partition(": ") for line in head.splitlines())}
@@ -119,23 +82,20 @@ def test_what_is_no_training_and_a_name_that_the_hub_does_not_take_are_refused_b
         ("0000000000", "me/mine", "expected one artifact of kind train"), (trained[1][:8], "mine", "OWNER/NAME"), (trained[1][:8], "me/my model", "OWNER/NAME"),
         (trained[1][:8], "https://huggingface.co/me/mine", "OWNER/NAME"), (trained[1][:8], "/mine", "OWNER/NAME"),
     ):  # fmt: skip
-        found = call("push", key, name, "--store", trained[0])
+        found = call("export", key, "--to-hub", name, "--store", trained[0])
         assert found.exit_code == 2 and not found.stdout and said in found.output, found.output
 
 
 def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
     store, key = trained
-    assert key[:8] in (found := call("models", "--store", store)).output and "minilm-l6" in found.output
-    listed = call("recipes").output
+    assert key[:8] in (found := call("list", "encoders", "--store", store)).output and "minilm-l6" in found.output
+    listed = call("list", "recipes").output
     assert all(path.name in listed for path in RECIPES.rglob("*.yaml")) and "One's own file" in listed
-    (line,) = (line for line in call("models", "--store", store).output.splitlines() if key[:8] in line)
-    assert re.search(r"  dev \d+\.\d\d  20\d\d-", line), "its dev score and its date"
+    (line,) = (line for line in call("list", "encoders", "--store", store).output.splitlines() if key[:8] in line)
+    assert re.search(r"  \d+\.\d+ +20\d\d-", line), "its dev score and its date"
 
 
-@pytest.mark.parametrize(("more", "is_private"), [((), True), (("--public",), False)])
-def test_a_repository_is_private_unless_asked_and_speaks_the_language_that_is_said(
-    more: tuple[str, ...], is_private: bool, trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_repository_is_private_and_a_hub_that_refuses_is_reported(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
     store, key = trained
     sent: list[object] = []
 
@@ -146,11 +106,18 @@ def test_a_repository_is_private_unless_asked_and_speaks_the_language_that_is_sa
 
     monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", lambda self, name, *, private, exist_ok: sent.append(private) or name)
     monkeypatch.setattr(huggingface_hub.HfApi, "upload_folder", upload)
-    found = call("push", key[:8], "me/mine", "--send", *more, "--language", "de", "--licence", "mit", "--store", store)
-    assert found.exit_code == 0, found.output
+    given = ("export", key[:8], "--to-hub", "me/mine", "--send", "--licence", "mit", "--store", store)
+    found = call(*given)
+    assert found.exit_code == 0 and "Sent: me/mine" in found.output, found.output
     private, card = sent
-    assert private is is_private and "Sent: me/mine" in found.output and "## Citation" in str(card)
-    assert 'license: "mit"' in str(card) and 'language: ["de"]' in str(card)
+    assert private is True and "## Citation" in str(card) and 'license: "mit"' in str(card)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise LocalTokenNotFoundError("none")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "create_repo", refuse)
+    refused = call(*given)
+    assert refused.exit_code == 2 and "hf auth login" in refused.stderr
 
 
 def _call(*arguments: str | Path) -> Result:
@@ -178,9 +145,9 @@ def prompted(tiny_encoder_dir: Path, tmp_path: Path) -> Path:
 
 
 def test_an_encoder_that_is_exported_as_it_is_keeps_its_prompts(prompted: Path, tmp_path: Path) -> None:
-    assert _call("export", prompted, "--to", tmp_path / "cls", "--pooling", "cls").exit_code == 0
-    assert _call("export", tmp_path / "cls", "--to", tmp_path / "copied").exit_code == 0
-    assert _call("export", tmp_path / "cls", "--to", tmp_path / "mean", "--pooling", "mean").exit_code == 0
+    assert _call("export", f"{prompted}?pooling=cls", "--out", tmp_path / "cls").exit_code == 0
+    assert _call("export", tmp_path / "cls", "--out", tmp_path / "copied").exit_code == 0
+    assert _call("export", f"{tmp_path}/cls?pooling=mean", "--out", tmp_path / "mean").exit_code == 0
     for name, pooling in (("cls", "cls"), ("copied", "cls"), ("mean", "mean")):
         assert named_prompts(tmp_path / name) == (PROMPTS["prompts"], "query")
         use = EncoderUse(checkpoint=str(prompted), pooling=pooling, prompt="two birds ")
@@ -192,10 +159,9 @@ def test_a_mistake_is_reported_in_one_sentence(tiny_encoder_dir: Path, tmp_path:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     (tmp_path / "precious").touch()
     for encoder, *options, words in (
-        (tiny_encoder_dir, "--to", tmp_path, "an existing file"), (tiny_encoder_dir, "--to", tmp_path / "a/b", "no parent folder"),
-        (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "gguf", "one of sentence-transformers, onnx"),
-        (tiny_encoder_dir, "--to", tmp_path / "new", "--format", "onnx", "pip install 'sentdist[onnx]'"),
-        ("./nowhere", "--to", tmp_path / "new", "no such folder"),
+        (tiny_encoder_dir, "--out", tmp_path, "an existing file"), (tiny_encoder_dir, "--out", tmp_path / "a/b", "no parent folder"),
+        (tiny_encoder_dir, "--out", tmp_path / "new", "--onnx", "pip install 'sentdist[onnx]'"),
+        ("./nowhere", "--out", tmp_path / "new", "no such folder"),
     ):  # fmt: skip
         answer = _call("export", encoder, *options)
         assert answer.exit_code == 2 and words in answer.stderr, answer.output
@@ -207,14 +173,14 @@ def test_a_training_is_exported_with_the_card_that_is_pushed_and_one_of_another_
 ) -> None:
     store, key = trained
     monkeypatch.chdir(tmp_path)
-    pushed = call("push", key[:8], "me/mine", "--store", store).output
-    assert call("export", key[:8], "--to", "mine", "--store", store).exit_code == 0
+    pushed = call("export", key[:8], "--to-hub", "me/mine", "--store", store).output
+    assert call("export", key[:8], "--out", "mine", "--store", store).exit_code == 0
     assert most_tokens(tmp_path / "mine") == 20, "as it was trained with"
     assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
-    assert call("export", key[:8], "--to", "other", "--pooling", "cls", "--store", store).exit_code == 0
+    assert call("export", f"{key[:8]}?pooling=cls", "--out", "other", "--store", store).exit_code == 0
     assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"
     monkeypatch.setattr(encoder_card, "restored", lambda key, records: None)
-    assert call("push", key[:8], "me/mine", "--store", store).exit_code == 2
-    assert call("export", key[:8], "--to", "old", "--store", store).exit_code == 0
+    assert call("export", key[:8], "--to-hub", "me/mine", "--store", store).exit_code == 2
+    assert call("export", key[:8], "--out", "old", "--store", store).exit_code == 0
     (own_card,) = store.glob(f"train/*{key}/README.md")
     assert (tmp_path / "old" / "README.md").read_text() == own_card.read_text()

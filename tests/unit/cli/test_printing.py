@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from sentdist.cli import printing, summary
-from sentdist.cli.options import check_in_use, named_gpus, weights_of
+from sentdist.cli.options import check_in_use, weights_of
 from sentdist.cli.printing import sentence_progress
 from sentdist.cli.recipes import job_command
 from sentdist.cli.summary import terminal_page
@@ -49,14 +49,6 @@ def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing(
             check_in_use({"--x": value}, needs="--y", is_given=False)
         assert (refused.value.where, refused.value.found) == ("--x", "no --y")
     check_in_use({"--x": None, "--z": False}, needs="--y", is_given=False)
-
-
-def test_no_gpu_is_a_number_of_gpus() -> None:
-    assert named_gpus(None, None) == {} and named_gpus(0.0, None) == {"gpus_per_worker": 0.0}
-    assert named_gpus(0.5, "H100") == {"gpus_per_worker": 0.5, "gpu_type": "H100"} and named_gpus(None, "L4") == {"gpu_type": "L4"}
-    assert named_gpus(2.0, None) == {"gpus_per_worker": 2.0}
-    with pytest.raises(DataError, match="--gpus-per-worker"):
-        named_gpus(1.5, None)
 
 
 def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
@@ -129,13 +121,14 @@ def test_a_page_is_read_without_markup_details_and_pictures() -> None:
     assert not any(part in printed for part in ("**", "![", "Difference from base", "<sub>", "an interval", "None.", "Somebody"))
 
 
-def test_the_command_for_a_job_names_places_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    reported = job_command("sweep", Path("my recipes/a.yaml"), "--set", "about=it's mine", store="results", data=Path("data"))
-    places = ["--store", f"{tmp_path}/results", "--data", f"{tmp_path}/data"]
-    assert shlex.split(reported) == ["rayjobs.sweep", "my recipes/a.yaml", "--set", "about=it's mine", *places]
-    tuned = job_command("sweep", Path(".sentdist/tuned/faq/recipe.yaml"), store="s3://bucket/store", data=None)
-    assert shlex.split(tuned) == ["rayjobs.sweep", f"{tmp_path}/.sentdist/tuned/faq/recipe.yaml", "--store", "s3://bucket/store"]
+def test_the_command_for_a_job_names_a_recipe_that_the_job_has() -> None:
+    assert shlex.split(job_command(Path("my recipes/a.yaml"), ["about=it's mine"])) == [
+        "rayjobs.sweep",
+        "my recipes/a.yaml",
+        "--set",
+        "about=it's mine",
+    ]
+    assert job_command(Path(".sentdist/tuned/faq/recipe.yaml"), []) == f"rayjobs.sweep {Path.cwd()}/.sentdist/tuned/faq/recipe.yaml"
 
 
 def test_a_job_takes_no_store_in_the_folder_that_ray_throws_away(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,7 +51,7 @@ def test_a_job_gets_paths_of_secrets_and_places_from_the_root(tmp_path: Path, mo
     """It runs in a copy of the folder: data were found while planning and not by the job, which refused the store."""
     monkeypatch.chdir(tmp_path)
     shell = {"SENTDIST_DATA": "../shared/my data", "SENTDIST_MLFLOW_PASSWORD_FILE": "a/file", "MLFLOW_TRACKING_PASSWORD": "secret"}
-    found = job_environment(shell, SENTDIST_STORE="s3://KEY:SECRET@bucket/päth", SENTDIST_DATA=None)
+    found = job_environment(shell | {"SENTDIST_STORE": "s3://KEY:SECRET@bucket/päth"})
     expected = {"SENTDIST_DATA": f"{tmp_path}/../shared/my data", "SENTDIST_STORE": "s3://KEY:SECRET@bucket/päth"}
     assert found == expected | {"SENTDIST_MLFLOW_PASSWORD_FILE": "a/file"}
 
@@ -65,16 +65,12 @@ def test_no_address_of_a_job_is_in_its_command_line_and_the_dashboard_shows_its_
     monkeypatch.setenv(jobs.ADDRESS, "http://127.0.0.1:1")
     monkeypatch.setattr(health, "dashboard", lambda _: health.Finding(subject="Ray's dashboard", state="good", text=""))
     monkeypatch.setattr("ray.job_submission.JobSubmissionClient", lambda _: client)
-    done = CliRunner().invoke(
-        app, ["submit", "demo", "--set", "seeds=[1, 2]", "--store", "s3://KEY:SECRET@bucket", "--data", "s3://b/data"]
-    )
+    places = {"SENTDIST_STORE": "s3://KEY:SECRET@bucket", "SENTDIST_DATA": "s3://b/data"}
+    done = CliRunner().invoke(app, ["submit", "demo", "--set", "seeds=[1, 2]"], env=places)
     assert done.exit_code == 0, done.output
     assert client.sent["entrypoint"] == "python -m rayjobs.sweep demo --set 'seeds=[1, 2]'"
     assert client.sent["metadata"] == {"job_name": "demo"}
-    assert (
-        client.sent["runtime_env"]["env_vars"].items()
-        >= {"SENTDIST_STORE": "s3://KEY:SECRET@bucket", "SENTDIST_DATA": "s3://b/data"}.items()
-    )
+    assert client.sent["runtime_env"]["env_vars"].items() >= places.items()
     assert done.output.splitlines()[1:] == OURS
 
 

@@ -33,7 +33,7 @@ def test_a_run_without_any_score_is_a_failure_also_beside_mlflow(
     recipe = tmp_path / "tiny.yaml"
     recipe.write_text(yaml.safe_dump(values))
     places = ["--data", str(write_data(tmp_path / "data")), "--store", str(tmp_path / "store")]
-    answer = CliRunner().invoke(app, ["run", str(recipe), "--local", *places])
+    answer = CliRunner().invoke(app, ["sweep", str(recipe), "--no-grid", "--local", *places])
     assert answer.exit_code == 1 and "FAILED  fine_tuned" in answer.output, answer.output
     ((reason, *others),) = [list(failures.values()) for failures in brought]
     assert "diverged" in reason.lower() and len(others) == answer.output.count("FAILED  ") - 1, "MLflow gets the reason"

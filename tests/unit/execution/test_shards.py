@@ -82,13 +82,13 @@ def test_a_stage_in_shards_is_the_stage_in_one(tagging: tuple[Targets, Context],
 def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "")  # put back after the test
     monkeypatch.delenv("PYTORCH_ALLOC_CONF")
-    with shared_out(MANY_SENTENCES, workers=None, gpus={}) as runtime:
+    with shared_out(MANY_SENTENCES, workers=None) as runtime:
         assert runtime is not None and (runtime.workers, runtime.cpus_per_worker, runtime.device) == (4, 4, "auto")
     assert started == [(16, 4)]
     assert os.environ["PYTORCH_ALLOC_CONF"] == "expandable_segments:True", "torch reads it once"
     started.clear()
-    with shared_out(3, workers=2, gpus={"gpus_per_worker": 0.5}) as runtime:
-        assert runtime is not None and (runtime.workers, runtime.gpus_per_worker) == (2, 0.5), "of a cluster that is there"
+    with shared_out(3, workers=2) as runtime:
+        assert runtime is not None and (runtime.workers, runtime.cpus_per_worker) == (2, 1), "of a cluster that is there"
     there = [LocalNode(address="127.0.0.1:6379", node_id="1")]
     for num_sentences, num_gpus, nodes, address in (
         (None, 4, [], None),  # nobody knows how many
@@ -103,7 +103,7 @@ def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, i
             patched.setattr(sharing, "local_nodes", lambda nodes=nodes: nodes)
             if address is not None:
                 patched.setenv("RAY_ADDRESS", address)
-            with shared_out(num_sentences, workers=None, gpus={}) as runtime:
+            with shared_out(num_sentences, workers=None) as runtime:
                 assert runtime is None and not started
     for num_rows, workers, rows in ((100, 8, 512), (80_000, 2, 10_000), (10_000_000, 2, 65_536)):  # of a part: four for each worker
         assert rows_per_part(num_rows, Runtime(workers=workers)) == rows

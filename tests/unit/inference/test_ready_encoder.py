@@ -95,8 +95,8 @@ def folder(pooled: dict[str, Path], tmp_path: Path) -> Folder:
 def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object], pooling: str, folder: Folder) -> None:
     """encode, encode_query, encode_document; a name, a text and nothing."""
     path = folder(values, pooling)
-    theirs, ours = SentenceTransformer(str(path), device="cpu"), sentdist.Encoder.load(path)
-    prompts = Prompts.of(path, encoder="it")
+    theirs, ours = SentenceTransformer(str(path), device="cpu"), sentdist.Encoder(path)
+    prompts = Prompts.of(path, EncoderUse(checkpoint="it"))
 
     def equal(found: np.ndarray, expected: np.ndarray) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
@@ -128,7 +128,7 @@ def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
         ("\ud800", "lone surrogate"),
     ]:
         with pytest.raises(DataError, match=said):
-            Prompts.of(folder(NAMED), encoder="it").of_sentences(asked)
+            Prompts.of(folder(NAMED), EncoderUse(checkpoint="it")).of_sentences(asked)
 
 
 def test_a_folder_whose_prompts_are_none_is_refused(folder: Folder) -> None:
@@ -138,7 +138,7 @@ def test_a_folder_whose_prompts_are_none_is_refused(folder: Folder) -> None:
         (NAMED | {"default_prompt_name": "queri"}, r"one of its prompts \(query, document, passage\)"),
     ]:
         with pytest.raises(EncoderError, match=said):
-            Prompts.of(folder(values), encoder="it")
+            Prompts.of(folder(values), EncoderUse(checkpoint="it"))
 
 
 @pytest.mark.filterwarnings("ignore:.*no prompt before")
@@ -148,7 +148,7 @@ def test_a_prompt_is_not_pooled_where_the_folder_says_so(pooling: str, folder: F
     path = folder(NAMED, pooling)
     config = path / "1_Pooling/config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | {"include_prompt": False}))
-    ours, theirs = sentdist.Encoder.load(path), SentenceTransformer(str(path), device="cpu")
+    ours, theirs = sentdist.Encoder(path), SentenceTransformer(str(path), device="cpu")
     for name in ("query", "document"):
         expected = theirs.encode(SENTENCES, prompt_name=name)
         np.testing.assert_allclose(ours.encode(SENTENCES, prompt=name), expected, atol=1e-6)

@@ -11,10 +11,9 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Scored
-from sentdist.evaluation.significance import Difference, practical
 from sentdist.plan.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE
-from sentdist.report.evaluated import Compared, ComparedLine, compare_evaluated, score_lines, scored, second_opinion, verdict
+from sentdist.report.evaluated import Compared, compare_evaluated, score_lines, scored, verdict
 
 
 def _of_one_pair(folder: Path) -> Path:
@@ -58,18 +57,6 @@ def test_tasks_of_different_measures_are_compared_one_by_one(tmp_path: Path) -> 
     assert [(line.task, line.measure) for line in found.lines] == [("stsb", "spearman"), ("sickr", "spearman"), (AVERAGE, "spearman")]
     assert found.sentence.startswith("good is better than bad by 30.00 points (95 % interval ")
     assert "Intervals and p are corrected for 3 comparisons." in found.notes
-
-
-def _compared_line(task: str, difference: Difference, measure: str = "spearman") -> ComparedLine:
-    return ComparedLine(task=task, measure=measure, num_items=60, ours=70.0 + difference.difference, theirs=70.0, difference=difference)
-
-
-def test_it_reads_standard_errors_and_not_the_width_of_intervals() -> None:
-    """Of three groups of items Student's interval is 2.2 times as wide as that of a normal distribution."""
-    reported = Difference(difference=2.0, error=1.5, low=2.0 - 1.5 * 4.303, high=2.0 + 1.5 * 4.303, p=0.3, about="items")
-    expected = practical(2.0, 1.5, rope=1.0)
-    lines = list(second_opinion(Compared(lines=(_compared_line("stsb", reported),), sentence="", notes=()), rope=1.0))
-    assert f"stsb: first better {expected.better:.2f}, equal {expected.same:.2f}" in lines[1]
 
 
 TASKS = {"retrieval-mine-test": TASK_KINDS["retrieval"].main, "triplets-mine-test": TASK_KINDS["triplets"].main}

@@ -244,10 +244,12 @@ def test_a_copied_folder_ends_no_servers_and_removes_nothing(stubborn: RunningSe
 def test_ports_that_servers_cannot_have_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     """One for two servers, and one of those of Ray's workers: Ray ended while it started, and the command named no reason."""
     for one, other in itertools.combinations(FREE, 2):
-        with pytest.raises(ServerError, match=rf"--{one}-port: found {FREE[one]} twice; .* --{one}-port \d+"):
+        with pytest.raises(ServerError, match=rf"SENTDIST_{one.upper()}_PORT: found {FREE[one]} twice; .* SENTDIST_{one.upper()}_PORT=\d+"):
             up(state_of(tmp_path, asked={**FREE, other: FREE[one]}, store=None), Hardware(), print)
     for server in FREE:
-        with pytest.raises(ServerError, match=rf"--{server}-port: found 26379 among the ports of workers; .* outside 20000-29999"):
+        with pytest.raises(
+            ServerError, match=rf"SENTDIST_{server.upper()}_PORT: found 26379 among the ports of workers; .* outside 20000-29999"
+        ):
             up(state_of(tmp_path, asked={**FREE, server: 26379}, store=None), Hardware(), print)
     assert not list(tmp_path.iterdir())
 
@@ -290,7 +292,7 @@ def test_a_secret_follows_a_server_to_itself_and_to_nobody_else() -> None:
 def test_a_port_that_is_taken_is_reported_before_anything_starts(started: list[object], tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         state = _prepared(tmp_path, **FREE | {"dashboard": other.getsockname()[1]})
-        with pytest.raises(ServerError, match=r"Address already in use.* sentdist up --dashboard-port \d+"):
+        with pytest.raises(ServerError, match=r"Address already in use.* SENTDIST_DASHBOARD_PORT=\d+ sentdist up"):
             _up(state)
     assert not started
 

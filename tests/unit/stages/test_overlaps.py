@@ -21,9 +21,9 @@ def test_the_command_counts_and_writes_the_items(tmp_path: Path, tiny_encoder_di
     recipe = tmp_path / "tiny.yaml"
     recipe.write_text(yaml.safe_dump(tiny_values(tiny_encoder_dir, corpus=ON_ITS_TEST), sort_keys=False))
     data = write_data(tmp_path / "data")
-    done = CliRunner().invoke(app, ["leaks", str(recipe), "--data", str(data), "--store", str(tmp_path / "store"), "--out", "found.csv"])
+    done = CliRunner().invoke(app, ["plan", str(recipe), "--leaks", "--data", str(data), "--store", str(tmp_path / "store")])
     assert done.exit_code == 0, done.output
-    assert "sts-stsb" in done.output and "found.csv" in done.output
-    rows = list(csv.DictReader((tmp_path / "found.csv").read_text().splitlines()))
+    assert "sts-stsb" in done.output and ".sentdist/leaks/tiny.csv" in done.output
+    rows = list(csv.DictReader((tmp_path / ".sentdist/leaks/tiny.csv").read_text().splitlines()))
     own = [row for row in rows if row["training data"] == "sts-stsb"]
     assert len(own) == 40 and {row["level"] for row in own} == {"exact"} and own[0]["one"] == own[0]["train_one"]

@@ -143,7 +143,7 @@ def test_an_unreadable_record_is_not_finished_and_named_once(tmp_path: Path, cap
         assert store.at(bad.record.place) is None
     (line,) = [record.getMessage() for record in caplog.records]
     assert bad.record.place in line and "moved to" in line and not (tmp_path / bad.record.place).exists()
-    listed = CliRunner().invoke(app, ["store", "list", "--store", str(tmp_path)])
+    listed = CliRunner().invoke(app, ["list", "artifacts", "--store", str(tmp_path)])
     assert listed.exit_code == 0 and store.find(good.key) == good
 
 
