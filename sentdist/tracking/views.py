@@ -41,8 +41,12 @@ def run_page(experiment: str, run_id: str, artifact: str = "") -> str:
 
 def view_pages(experiment: str, views: Sequence[SavedView]) -> dict[str, str]:
     """Return the page of each view of an experiment's runs, by its name."""
-    page = f"#/experiments/{experiment}/runs?{LAYOUT}&viewStateShareKey="
-    return {view.name: f"{page}{view.id}&compareRunsMode={view.mode}" for view in views}
+    return {view.name: view_page(experiment, view.id, view.mode) for view in views}
+
+
+def view_page(experiment: str, view: str, mode: str) -> str:
+    """Return the page of a view, by its id."""
+    return f"#/experiments/{experiment}/runs?{LAYOUT}&viewStateShareKey={view}&compareRunsMode={mode}"
 
 
 def model_page(name: str, version: str) -> str:

@@ -143,7 +143,7 @@ def test_a_sweep_shows_its_table_and_its_report(shown: Shown, browser: Browser) 
     browser.wait_for_text("report/report.html", "table1.csv", "learning.png")
     browser.wait_for(lambda: browser.count("iframe"), what=lambda: "frame with the report")
     browser.chrome.switch_to.frame(0)
-    browser.wait_for_text("SENTDIST REPORT", "Does RCL help in a tiny world?", "Figures")
+    browser.wait_for_text("Does RCL help in a tiny world?", "Intervals and p are corrected")
     browser.chrome.switch_to.default_content()
 
 

@@ -88,13 +88,12 @@ def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(
     history = [{"step": 5, "loss": 0.5}]  # of an attempt before it went on from a checkpoint
     session: Any = SimpleNamespace(history=history, progress=SimpleNamespace(step=5), schedule=SimpleNamespace(num_steps=20))
     reported = ProgressReporter(one_of_each()["train"], session, sink, run, heartbeats)  # type: ignore[arg-type]
-    run.watch_system.assert_called_once_with()
     heartbeats.report_step.assert_called_once_with(5, 20), "where it is, before its next step"
     history.append({"step": 6, "loss": 0.25})
     session.progress.step = 6
     step = Mock(spec=StepReport, step=5, num_sentences=24, loss=0.25, seconds=Mock(total=2.0))
     reported.on_event(step)
-    assert [(call.args, call.kwargs) for call in run.metrics.call_args_list] == [(({"loss": 0.25},), {"step": 6})]
+    run.follow.assert_called_once_with(history)
     assert counted == [(reporter.SENTENCES, 24, {"kind": "train"})]
     assert heartbeats.report_step.call_args.args == (6, 20)
     event = sink.post.call_args.args[0]
