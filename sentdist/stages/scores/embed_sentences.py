@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from sentdist.errors import ArtifactLost, RecipeError
 from sentdist.evaluation.geometry import postprocess
+from sentdist.evaluation.nearest import search
 from sentdist.files import drop_remedy, read_array, read_parquet
 from sentdist.plan.objectives import AnyObjective
 from sentdist.plan.specs import EncoderSpec, LexicalSpec, Precision, TaskPrompts, View
@@ -23,7 +24,9 @@ from sentdist.plan.stages import Encoded, Scores, Train
 from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.plan.view_checks import parts_of
 from sentdist.stages.context import Context, checkpoint_of, commit, folder_of, hub_revision, note_input
+from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask, QueryTask
+from sentdist.stages.tasks.retrieval import LoadedRetrieval
 
 if TYPE_CHECKING:
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -235,3 +238,45 @@ def _by_prompt(planned: ScoredTask, task: LoadedTask, prompts: TaskPrompts) -> l
         (prompt, [text for text, is_query in both if is_query is of_query])
         for prompt, of_query in ((prompts.query, True), (prompts.document, False))
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownHits:
+    """Nearest documents of a query, by several encoders."""
+
+    task: str
+    query: str
+    found: dict[str, list[tuple[str, bool]]]  # label of an encoder -> documents, best first, and whether each is relevant
+
+
+def shown_hits(stages: Mapping[str, Scores], context: Context, *, num_hits: int, most_documents: int) -> ShownHits | None:
+    """Search the first retrieval task of these scores with the encoder of each; None without one, or if its collection is larger.
+
+    The query is the first whose nearest document is relevant for the last encoder but not for the first; else the first query.
+    """
+    last = list(stages.values())[-1]
+    task = next((task for task in last.tasks if task.kind == "retrieval"), None)
+    loaded = None if task is None else load_task(task, context.data_root, context.folders)
+    if task is None or not isinstance(loaded, LoadedRetrieval) or len(loaded.collection.documents) > most_documents:
+        return None
+    collection, queries = loaded.collection, loaded.rows
+    rankings = []
+    for stage in stages.values():
+        of, alone = stage.encoder, stage.model_copy(update={"tasks": (task,)})
+        assert not isinstance(of, LexicalSpec), "words alone are no encoder"
+        embeddings_SD = EmbeddedTasks.of(alone, of, [loaded], context, embed_here(alone, context)).of_task(task, loaded)
+        rankings.append(search(embeddings_SD[: len(queries)], embeddings_SD[len(queries) :], depth=num_hits).documents.tolist())
+
+    def is_relevant(place: int, document: int) -> bool:
+        return collection.qrels[collection.query_ids[queries[place]]].get(collection.document_ids[document], 0) > 0
+
+    first_hits = [[is_relevant(place, hits[0]) for place, hits in enumerate(ranking)] for ranking in rankings]
+    shown = next((place for place in range(len(queries)) if first_hits[-1][place] and not first_hits[0][place]), 0)
+    return ShownHits(
+        task=task.name,
+        query=collection.queries[queries[shown]],
+        found={
+            label: [(collection.documents[row], is_relevant(shown, row)) for row in ranking[shown]]
+            for label, ranking in zip(stages, rankings, strict=True)
+        },
+    )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from sentdist.data.checked_rows import Candidates, read_candidates, read_forums
-from sentdist.data.retrieval import Retrieval
+from sentdist.data.retrieval import Retrieval, read_retrieval
 from sentdist.errors import DataError, RecipeError
 from sentdist.evaluation.geometry import postprocess
 from sentdist.evaluation.items import items_of
@@ -23,13 +23,17 @@ from sentdist.evaluation.retrieval import average_precisions
 from sentdist.plan.specs import Task
 from sentdist.plan.task_kinds import ForumsTask, RerankingTask
 from sentdist.plan.task_names import named_task
+from sentdist.stages.context import Context
 from sentdist.stages.scores.build import mean_of_parts
+from sentdist.stages.scores.embed_sentences import shown_hits
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import TaskScore
 from sentdist.stages.tasks.retrieval import LoadedReranking, LoadedRetrieval, load_forums
 from sentdist.stages.tasks.sts import load_sts
+from sentdist.store.store import ArtifactStore
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
+from tests.support.tiny_data import write_data
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
 OWN = (
@@ -293,3 +297,24 @@ def test_whitened_embeddings_have_no_correlation() -> None:
     for way in (found, postprocess(_embeddings(), "center")):
         np.testing.assert_allclose(way.mean(axis=0), 0.0, atol=1e-5)
     assert postprocess(_embeddings(num=4), "whiten").shape == (4, 3), "what varies of fewer sentences than channels"
+
+
+def test_the_nearest_documents_of_one_query_are_marked_where_they_are_relevant(
+    tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path
+) -> None:
+    data = write_data(tmp_path)
+    stages, folders = {}, dict[str, str]()
+    for label, folder in (("before", tiny_encoder_dir), ("after", planted_encoder_dir)):
+        stages[label], resolver = stage_of(folder, ("stsb", "scenes-faq"), data)
+        folders |= resolver.folders
+    context = Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data), folders=folders)
+    hits = shown_hits(stages, context, num_hits=3, most_documents=1000)
+    assert hits is not None and list(hits.found) == ["before", "after"]
+    collection = read_retrieval("generated/faq")
+    ids = dict(zip(collection.documents, collection.document_ids, strict=True))
+    relevant = collection.qrels[collection.query_ids[collection.queries.index(hits.query)]]
+    for found in hits.found.values():
+        assert [is_relevant for _, is_relevant in found] == [ids[text] in relevant for text, _ in found] and len(found) == 3
+    assert shown_hits(stages, context, num_hits=3, most_documents=10) is None, "a large collection takes too long"
+    of_pairs, _ = stage_of(tiny_encoder_dir, ("stsb",), data)
+    assert shown_hits({"only": of_pairs}, context, num_hits=3, most_documents=1000) is None
