@@ -1,4 +1,4 @@
-"""Test whether systems differ, over training seeds and groups of test items, for a whole table; summaries and Bayesian comparisons.
+"""Test whether systems differ, over training seeds and groups of test items, for a whole table; summaries over seeds.
 
 The question is whether systems differ on average over other trainings *and* other test items. `variation.Column` estimates how the
 scores of a column vary; differences are tested against it:
@@ -19,9 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.stats
-from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri  # the normal distribution, without the checks that scipy.stats makes of each number
-from scipy.stats import beta, norm
 
 from sentdist.errors import DataError
 from sentdist.evaluation.variation import ALPHA, COPIES_WITHIN, DRAWS, NORMAL_GRID, About, Column, Floats, PairwiseDifferences, t_quantiles
@@ -239,87 +237,3 @@ def summarize(scores: Sequence[float]) -> Summary:
     sd = float(values.std(ddof=1))
     margin = float(scipy.stats.t.ppf(0.975, len(values) - 1)) * sd / len(values) ** 0.5
     return Summary(mean=mean, sd=sd, low=mean - margin, high=mean + margin, num_seeds=len(values))
-
-
-LEAST_TASKS = 3  # with fewer, a flat prior of the tasks' spread has no proper posterior
-GRID = 4000
-WIDEST = 20.0  # upper end of the flat prior of the tasks' spread, in units of the spread of differences and errors
-MEANINGFUL = 0.75  # P(A > B) that Bouthillier et al. 2021 propose as meaningful
-
-
-@dataclass(frozen=True, kw_only=True)
-class Practical:
-    """Probabilities that the first is worse by more than the rope, practically equal, or better; 1 in sum."""
-
-    worse: float
-    same: float
-    better: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Outperforming:
-    """P(A > B), the share of pairs in which the first scores higher (ties count half), with its 95 % interval over pairs."""
-
-    probability: float
-    low: float
-    high: float
-    pairs: int
-
-    @property
-    def is_meaningful(self) -> bool:
-        """Bouthillier et al. 2021 (arXiv 2103.03098), section 5: above chance, and possibly large enough to matter."""
-        return self.low > 0.5 and self.high > MEANINGFUL
-
-
-def practical(difference: float, error: float, *, rope: float) -> Practical:
-    """Return the verdict on one difference with its standard error; the posterior is normal (flat prior)."""
-    if error <= 0 or rope < 0:
-        raise _unusable(f"a standard error of {error} and a rope of {rope}", "an error above 0 and a rope not below it")
-    return _split(norm.cdf([-rope, rope], difference, error))
-
-
-def another_task(differences: ArrayLike, errors: ArrayLike, *, rope: float) -> Practical:
-    """Return the verdict on the true difference on another task, from differences in points of K tasks with standard errors.
-
-    Tasks are drawn around a common mean, with flat priors of the mean and of the tasks' spread.
-
-    Raises:
-        DataError: fewer than three tasks, or an error that is not above 0.
-    """
-    d, s = np.asarray(differences, dtype=np.float64), np.asarray(errors, dtype=np.float64)
-    if d.ndim != 1 or d.shape != s.shape or len(d) < LEAST_TASKS or not (s > 0).all() or rope < 0:
-        raise _unusable(f"{d.tolist()} with errors {s.tolist()}", f"{LEAST_TASKS} tasks or more, each with an error above 0")
-    spreads = WIDEST * float(np.std(d) + s.max()) * (np.arange(GRID) + 0.5) ** 2 / GRID**2  # finer near 0
-    variances = s**2 + spreads[:, None] ** 2  # (grid, K)
-    of_mean = 1.0 / np.sum(1.0 / variances, axis=1)
-    means = of_mean * np.sum(d / variances, axis=1)
-    logs = 0.5 * np.log(of_mean) - 0.5 * np.sum(np.log(variances) + (d - means[:, None]) ** 2 / variances, axis=1)  # BDA, Eq. 5.21
-    weights = np.exp(logs - logs.max()) * np.gradient(spreads)
-    weights /= weights.sum()
-    deviations = np.sqrt(of_mean + spreads**2)
-    return _split(np.array([weights @ norm.cdf(edge, means, deviations) for edge in (-rope, rope)]))
-
-
-def outperforming(ours: Sequence[float] | Floats, theirs: Sequence[float] | Floats) -> Outperforming:
-    """Return P(A > B) from N paired scores (of seeds or tasks), with Clopper and Pearson's exact interval (a bootstrap of wins that all
-    agree has no width).
-
-    Raises:
-        DataError: no pairs, or unequal numbers of scores.
-    """
-    one, other = np.asarray(ours, dtype=np.float64), np.asarray(theirs, dtype=np.float64)
-    if one.ndim != 1 or one.shape != other.shape or not len(one):
-        raise _unusable(f"{one.shape} and {other.shape} scores", "pairs")
-    wins = np.where(one == other, 0.5, (one > other).astype(np.float64))
-    won, pairs = float(wins.sum()), len(wins)
-    low = float(beta.ppf(0.025, won, pairs - won + 1)) if won > 0 else 0.0
-    high = float(beta.ppf(0.975, won + 1, pairs - won)) if won < pairs else 1.0
-    return Outperforming(probability=won / pairs, low=low, high=high, pairs=pairs)
-
-
-def _split(at: Floats) -> Practical:
-    return Practical(worse=float(at[0]), same=float(at[1] - at[0]), better=float(1.0 - at[1]))
-
-
-def _unusable(found: str, expected: str) -> DataError:
-    return DataError(where="Bayesian comparison", found=found, expected=expected, remedy="Compare other encoders or tasks.")

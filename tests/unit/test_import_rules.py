@@ -25,7 +25,7 @@ BUDGETS: dict[str, int] = {
     "api": 877,
     "cli": 2475,
     "data": 6120,
-    "evaluation": 3040,
+    "evaluation": 2954,
     "execution": 8928,
     "inference": 2381,
     "learning": 8647,

@@ -16,7 +16,7 @@ from sentdist.evaluation.linear_models import probe_distribution, probe_regressi
 from sentdist.evaluation.nearest import search
 from sentdist.evaluation.relational import relation_weights, relational_similarities, score_links, similarities_by_relation
 from sentdist.evaluation.retrieval import score_candidates, score_ranking
-from sentdist.evaluation.significance import another_task, outperforming, practical, summarize
+from sentdist.evaluation.significance import summarize
 from sentdist.evaluation.sts import paired_cosines, score_paraphrases, score_similarities
 from sentdist.evaluation.variation import Column, Entry
 
@@ -85,9 +85,6 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: _links(tail=[5]), "tail 5 to 5"),
     (lambda: _links(known=[(0, 9)]), "known tail 9"),
     (lambda: _links(relations_RD=np.zeros((1, 3))), "(1, 3) relations"),
-    (lambda: another_task([1, 2], [1, 1], rope=0.1), "tasks or more"),
-    (lambda: practical(1.0, 0.0, rope=0.1), "above 0"),
-    (lambda: outperforming([1.0], []), "pairs"),
     (lambda: summarize([]), "Leave out runs"),
     (lambda: Column([Entry(label="ours", scores=np.array([80.0, math.nan]), seeds=(0, 1))]), "a finite score a seed"),
 ]
