@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.metadata
+import io
 import re
 import warnings
+from contextlib import redirect_stderr
 from typing import TYPE_CHECKING
 
 from sentdist.store.chosen import cells_by_dev
@@ -57,7 +59,7 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
 
 def _upload(client: MlflowClient, runs: SweepRuns, folder: str, *, name: str, run_id: str) -> str:
     """Log an encoder's folder as a model of a run and register it; return the number of its version."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), redirect_stderr(io.StringIO()):  # progress bars, and MLflow's lines about the registration
         warnings.simplefilter("ignore")  # of MLflow's and huggingface_hub's modules about one another
         import mlflow
         from mlflow.models import Model

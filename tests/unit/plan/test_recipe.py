@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -177,15 +176,6 @@ def test_planning_writes_no_other_file(tmp_path: Path) -> None:
         keep_schema_of(recipe)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.yaml", "my.schema.json"]
         assert (tmp_path / "my.schema.json").read_text() == "mine"
-
-
-def test_the_command_prints_and_writes_it(tmp_path: Path) -> None:
-    printed = CliRunner().invoke(app, ["schema"])
-    written = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "schema.json")])
-    assert printed.exit_code == written.exit_code == 0
-    assert json.loads(printed.output) == recipe_schema() == json.loads((tmp_path / "schema.json").read_text(encoding="utf-8"))
-    failed = CliRunner().invoke(app, ["schema", "--out", str(tmp_path / "nowhere" / "schema.json")])
-    assert failed.exit_code == 2 and len(failed.stderr.splitlines()) == 1
 
 
 CORPORA: Json = {
