@@ -12,11 +12,9 @@ cd "$root"
 started_at=$SECONDS
 recipe="${1:-rayjobs/recipes/demo.yaml}"
 [ "$#" -eq 0 ] || shift
-[ -f "$recipe" ] || fail "there is no recipe $recipe. Shipped ones stand in rayjobs/recipes."
+[ -f "$recipe" ] || fail "there is no recipe $recipe. Shipped ones are in rayjobs/recipes."
 
-extras=""
-if command -v nvidia-smi >/dev/null 2>&1; then extras="[gpu]"; fi # MLflow shows the load of GPUs
-enter_venv "$extras" "$root"
+enter_venv "" "$root"
 sentdist up || exit 1
 . .sentdist/env
 say

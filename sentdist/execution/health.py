@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shutil
@@ -106,9 +105,8 @@ def gpus() -> Finding:
         text = f"{found}; torch cannot use them ({why_unusable}). {TORCH_FOR_A_DRIVER}"
         return Finding(subject="GPUs", state="bad", text=text)
     slow = f"; slower than it could be: no kernels for short sentences ({why_slow})" if why_slow else ""
-    unseen = "" if importlib.util.find_spec("pynvml") else "; MLflow cannot show their load: pip install nvidia-ml-py"
     flash = "FlashAttention" if kernel == "flash" else "no FlashAttention"
-    return Finding(subject="GPUs", state="good", text=f"{found}; {flash} for bf16{unseen}{slow}")
+    return Finding(subject="GPUs", state="good", text=f"{found}; {flash} for bf16{slow}")
 
 
 def _torch_on_gpus() -> tuple[str, str, str]:

@@ -149,11 +149,11 @@ def _chosen(finalists: Sequence[ScoredFinalist], ranked: Sequence[str]) -> Score
     return min(finalists, key=lambda one: one.finalist.place, default=None)
 
 
-def search_part(facts: SearchFacts, table: ResultTable | None, *, links: Mapping[str, str]) -> SearchPart:
-    """Build all parts. table: test scores of the finalists, None until one is scored; links: name -> URL of other pages."""
+def search_part(facts: SearchFacts, table: ResultTable | None) -> SearchPart:
+    """Build all parts. table: test scores of the finalists, None until one is scored."""
     best = next(iter(scored_choices(facts, table)), None)
     block = Block(
-        title="Search", said=tuple(_found(facts, table)), links=links,
+        title="Search", said=tuple(_found(facts, table)),
         tables=(
             (FINALISTS_HEADER, [_finalist_row(facts, method, table) for method in facts.methods]),
             (BUDGET_HEADER, _budget_rows(facts)),

@@ -99,25 +99,22 @@ class Report:
         return folder / "report.html"
 
 
-def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | None = None) -> Report:
+def report_sweep(store: ArtifactStore, name: str) -> Report:
     """Build the report of a sweep or search from the records in the store.
-
-    Args:
-        links: name -> URL of pages of the tracker on the same sweep.
 
     Raises:
         StoreError: unknown sweep, or no finished trial.
     """
     search_record = find_search(store, name)
     if search_record is not None and name not in sweep_names(store):
-        return _search_alone(search_facts(search_record, None, {}), links or {})
+        return _search_alone(search_facts(search_record, None, {}))
     sweep = load_sweep(store, name)
     records = sweep.records(store)
     scored = sweep_rows(sweep, store, records)
     search = None if search_record is None else search_facts(search_record, sweep, records)
     if next(table_rows(scored), None) is None:
         if search is not None:
-            return _search_alone(search, links or {})
+            return _search_alone(search)
         raise StoreError(
             where=f"sweep {name}", found="no finished trial", expected="at least one, with all of its folds", remedy="Run the sweep first."
         )
@@ -131,7 +128,7 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
         lead, basis = _found(_FirstTable(sweep=sweep, table=tables[0], records=records), fresh)
         chosen = confirmation_sentence(sweep, records, None if fresh is None else fresh.table)
     else:
-        part, chosen = search_part(search, tables[0], links=links or {}), ""
+        part, chosen = search_part(search, tables[0]), ""
         lead, basis = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
     drawings = list(sweep_drawings(sweep, records, scored=scored, tables=tables))
     used = citations.cite([*works_of_sweep(scored, records, tables), *(part.works if part else ())])
@@ -154,13 +151,13 @@ def report_sweep(store: ArtifactStore, name: str, *, links: Mapping[str, str] | 
     return _report(page, drawings, {**_files(tables, drawings, used), **(part.files if part else {})})
 
 
-def keep_report(store: ArtifactStore, name: str, folder: Path, *, links: Mapping[str, str] | None = None) -> str:
+def keep_report(store: ArtifactStore, name: str, folder: Path) -> str:
     """Put the report of a sweep or search under `reports/` in the store and into a local folder; return the URI of its page.
 
     Raises:
         StoreError: as `report_sweep`; or the store cannot be written.
     """
-    report_sweep(store, name, links=links).write(folder)
+    report_sweep(store, name).write(folder)
     store.files.write_folder(folder, f"reports/{name}")
     return f"{store.files.uri(f'reports/{name}')}/report.html"
 
@@ -201,10 +198,10 @@ def _found(scored: _FirstTable, fresh: _FirstTable | None) -> tuple[tuple[str, .
     return (*said, *choice), rests_on(speaks.table, first)
 
 
-def _search_alone(facts: SearchFacts, links: Mapping[str, str]) -> Report:
+def _search_alone(facts: SearchFacts) -> Report:
     """The report of a search without scored finalists."""
     record = facts.record
-    part = search_part(facts, None, links=links)
+    part = search_part(facts, None)
     used = citations.cite(part.works)
     page = SweepPage(
         title=record.name, lead=part.lead, first=(part.block,), recipe=recipe_text(record.recipe), citations=tuple(used)

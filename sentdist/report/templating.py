@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 
 from jinja2 import Environment
@@ -31,13 +31,12 @@ Table = tuple[Sequence[str], Sequence[Sequence[str]]]  # header and rows
 
 @dataclass(frozen=True, kw_only=True)
 class Block:
-    """A titled part of a page: sentences (`said`), links (name -> URL), tables of texts, figures; in this order."""
+    """A titled part of a page: sentences (`said`), tables of texts, figures; in this order."""
 
     title: str
     said: Sequence[str] = ()
     tables: Sequence[Table] = ()
     drawings: Sequence[Drawing] = ()
-    links: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(kw_only=True)

@@ -383,7 +383,7 @@ def update(
     curves = {point.name for point in curve} & there.metrics.keys()
     known = {name: {one.step for one in client.get_metric_history(run_id, name)} for name in curves}
     metrics = [Metric(name, value, now, 0) for name, value in figures.items() if there.metrics.get(name) != value]
-    metrics += [Metric(point.name, point.value, point.at_ms, point.step) for point in curve if point.step not in known.get(point.name, ())]
+    metrics += [Metric(*point) for point in curve if point.step not in known.get(point.name, ())]
     params = [Param(name, value[:6000]) for name, value in parameters.items() if name not in there.params]
     texts = [RunTag(name, value[:8000]) for name, value in tags.items() if there.tags.get(name) != value[:8000]]
     while metrics or params or texts:  # a request takes 1000 entries, of them 100 parameters and tags; the tags come last

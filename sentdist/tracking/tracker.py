@@ -91,7 +91,7 @@ class MlflowRun(Run):
         for name in {point.name for point in batch} - self._known.keys():
             self._known[name] = {metric.step for metric in client.get_metric_history(self.run_id, name)}
         new = [point for point in batch if point.step not in self._known[point.name]]
-        client.log_batch(self.run_id, metrics=[Metric(*point[:3], point.step) for point in new])
+        client.log_batch(self.run_id, metrics=[Metric(*point) for point in new])
         for point in new:
             self._known[point.name].add(point.step)
         return True

@@ -29,7 +29,7 @@ GIVEN_UP_S = 80.0  # the board gives a driver that was killed a minute to come b
 SUBMITTED_AGAIN_AT_MOST = 4
 REBUILD = "sentdist report --rebuild-mlflow"
 RAYS_OWN = ("AutoscalingCoordinator",)  # actors of which Ray has one a cluster, once it was needed
-NUM_RUNS = 9  # of the recipe on MLflow: the sweep, 3 trials, corpus, 2 entropy encoders, 2 banks
+NUM_RUNS = 4  # of the recipe on MLflow: the sweep and 3 trials
 
 
 @dataclass(frozen=True, kw_only=True)

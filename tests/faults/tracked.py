@@ -1,4 +1,4 @@
-"""What an MLflow server keeps of a sweep, read from its database: it can be asked whatever becomes of the server."""
+"""What an MLflow server keeps of a sweep, read from its database: it can be read while the server is down."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
-IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.key")  # the tag that says which run it is
+IDENTITIES = ("sentdist.sweep", "sentdist.trial", "sentdist.method")  # the tag that says which run it is
 
 
 def tracking_faults(database: Path, sweep: str, *, num_runs: int, was_rebuilt: bool = False) -> list[str]:

@@ -172,7 +172,7 @@ def _split(layout: Layout, rows: FileRows, sides: Sides, sizes: Sequence[int]) -
     yield f"{counted(sum(sizes), 'row')}{by_split}: {parts}, in {counted(sides.num_groups, 'group')}; {largest}"
     if sides.num_linked:
         yield (
-            f"{counted(sides.num_linked, 'row')} of its own dev and test splits share texts with training rows: "
+            f"{counted(sides.num_linked, 'row')} of the file's dev and test splits share texts with training rows: "
             "`sentdist plan RECIPE --leaks` lists them."
         )
 

@@ -150,7 +150,7 @@ def test_the_file_s_own_splits_and_groups_are_kept(tmp_path: Path) -> None:
     path.write_text("question,answer,split,group\n" + "".join(rows) + "question 1,another answer,test,\n")
     found = seen(path, near=None)
     assert found.sizes[2] == 51 and found.sizes[1] > 0 and "(by column 'split')" in found.notes[1]
-    assert found.notes[2].startswith("51 rows of its own dev and test splits share texts with training rows")
+    assert found.notes[2].startswith("51 rows of the file's dev and test splits share texts with training rows")
     numbers = {}
     for side in (TRAIN, DEV, TEST):
         texts = read_rows("own.csv", path, found.file, side, revision=found.revision)["sent0"].to_pylist()

@@ -82,7 +82,7 @@ def test_every_reference_of_a_page_leads_to_one_place(made: Made) -> None:
 def test_a_kept_report_is_in_the_store(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     plan, context = tiny_plan(tiny_values(tiny_encoder_dir), data=write_data(tmp_path / "data"), store=tmp_path / "store")
     fill_store(context.store, plan, noise=lambda trial: 1.5, num_items={"stsb": 40}, skip=lambda trial: trial.key == plan.trials[-1].key)
-    page = Path(keep_report(context.store, "tiny", tmp_path / "out", links={"trials": "http://elsewhere"}))
+    page = Path(keep_report(context.store, "tiny", tmp_path / "out"))
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert names == {path.name for path in page.parent.iterdir()} and {"report.md", "table1.csv", "learning.png"} <= names
     assert "Not finished" in page.read_text() and page.read_text().startswith("<!doctype html>")

@@ -24,7 +24,7 @@ def made_up() -> SearchRecord:
 
 @pytest.fixture(scope="module")
 def part(made_up: SearchRecord) -> SearchPart:
-    return search_part(search_facts(made_up, None, {}), None, links={})
+    return search_part(search_facts(made_up, None, {}), None)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def reported(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -
     )  # fmt: skip
     for event in made_up_events(samples=8, finalists=finalists):
         append_event(context.store, "tuned", event)
-    return report_sweep(context.store, "tuned", links={"Parallel coordinates": "http://host/#/runs?a=1&b=2"})
+    return report_sweep(context.store, "tuned")
 
 
 def test_trials_are_listed_best_first_and_the_budget_by_state(part: SearchPart, made_up: SearchRecord) -> None:
@@ -77,11 +77,12 @@ def test_the_trials_are_a_table_for_other_programs(part: SearchPart, made_up: Se
 
 def test_the_report_begins_with_what_was_found(reported: Report) -> None:
     first, *_, choice = reported.lead.splitlines()
-    assert reported.markdown.split("\n\n")[1] == first and choice == "The settings were chosen on dev after 8 trials of each of 2 methods."
+    assert reported.markdown.split("\n\n")[1] == first
+    assert choice == "The settings were chosen on dev after 8 trials of each of 2 methods."
     # not the first finalist of the baseline, but the one that dev chose by all seeds
     assert first.startswith("rcl (learning_rate=0.0001) is ") and " fine_tuned (learning_rate=0.0001)" in first
     assert reported.rests_on == "It rests on 3 seeds and 120 test items."
-    assert "(http://host/#/runs?a=1&b=2)" in reported.markdown and {"search-trials.csv", "table1.csv"} <= set(reported.files)
+    assert {"search-trials.csv", "table1.csv"} <= set(reported.files)
 
 
 def test_all_finalists_are_compared_with_what_dev_chose_of_the_baseline(reported: Report) -> None:
