@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from sentdist.errors import counted
-from sentdist.execution.cluster.connection import connect
-from sentdist.execution.cluster.nodes import leave
+from sentdist.run.cluster.connection import connect
+from sentdist.run.cluster.nodes import leave
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Announce that this host will go away. Nothing is stopped; trainings resume elsewhere.")

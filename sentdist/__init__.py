@@ -41,7 +41,7 @@ __all__ = [
 
 
 class _CalledPackage(ModuleType):
-    """A package that can be called as the public function of its name: `sentdist.plan(recipe)` beside `import sentdist.plan.unroll`."""
+    """A package that can be called as the public function of its name: `sentdist.report(sweep)` beside `import sentdist.report.page`."""
 
     def __call__(self, *arguments: object, **named: object) -> object:
         return self.__wrapped__(*arguments, **named)
@@ -51,7 +51,7 @@ class _CalledPackage(ModuleType):
         return getattr(_api(), self.__name__.rpartition(".")[2])
 
 
-for _package in ("plan", "report"):
+for _package in ("report", "run"):
     import_module(f"sentdist.{_package}").__class__ = _CalledPackage
 
 

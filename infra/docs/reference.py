@@ -10,7 +10,7 @@ import typer
 
 import sentdist
 from sentdist.cli import app
-from sentdist.plan.schema import recipe_schema
+from sentdist.recipe.schema import recipe_schema
 
 
 def write_pages(folder: Path) -> None:

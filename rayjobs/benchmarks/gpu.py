@@ -36,7 +36,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 
 ROOT = Path(__file__).parents[2]
 PARTS = ("correctness", "training", "encoding", "memory", "attention", "profile")

@@ -52,10 +52,10 @@ def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict
     """One optimizer step of a session a draw."""
     from sentdist.data.corpus import build_corpus
     from sentdist.objectives.info_nce import InfoNCE
-    from sentdist.plan.corpora.rows import RowsCorpus
-    from sentdist.plan.sections import Runtime
-    from sentdist.plan.specs import EncoderSpec, Training
-    from sentdist.plan.stages import Train
+    from sentdist.recipe.corpora.rows import RowsCorpus
+    from sentdist.recipe.sections import Runtime
+    from sentdist.recipe.specs import EncoderSpec, Training
+    from sentdist.recipe.stages import Train
     from sentdist.stages.context import Context
     from sentdist.stages.train import TrainSession
     from sentdist.store.store import ArtifactStore

@@ -13,8 +13,8 @@ from sentdist.text import markdown_table
 
 if TYPE_CHECKING:
     from sentdist.evaluation.geometry import RclTerms
-    from sentdist.plan.specs import EncoderSpec
-    from sentdist.plan.stages import Train
+    from sentdist.recipe.specs import EncoderSpec
+    from sentdist.recipe.stages import Train
     from sentdist.stages.context import Context
 
 HEADER = ("encoder", "", "Eq. 4", "q·ind", "q·Au", "ind·Au", "Eq. 5", "Eq. 6")
@@ -36,8 +36,8 @@ def main(
 
 def table(recipe: Path, *, store: str, data: Path | None, rows: int) -> str:
     """The table as Markdown. Raises DataError where no RCL encoder of the recipe is finished."""
-    from sentdist.plan.recipe import load_recipe
-    from sentdist.plan.stages import Train
+    from sentdist.recipe.recipe import load_recipe
+    from sentdist.recipe.stages import Train
     from sentdist.stages.planning.planned import planned_recipe
 
     plan, context = planned_recipe(load_recipe(recipe), store=store, data=data)

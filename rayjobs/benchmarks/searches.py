@@ -26,13 +26,13 @@ import numpy as np
 from scipy import stats
 
 from rayjobs.benchmarks import out_file
-from sentdist.execution.board.submissions import EventSink, Submission
-from sentdist.execution.build_stage import build_stage
-from sentdist.execution.searching import conductor, in_process
-from sentdist.execution.searching.in_process import search_in_process
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Rung, Train
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import Rung, Train
+from sentdist.run.board.submissions import EventSink, Submission
+from sentdist.run.build_stage import build_stage
+from sentdist.run.searching import conductor, in_process
+from sentdist.run.searching.in_process import search_in_process
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rung_records import RungScore
@@ -282,8 +282,8 @@ def on_ray(store: Path, *, num_trials: int) -> str:
 
 def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
     """Processor seconds of all processes of a cluster: until it is up, and of the search."""
-    from sentdist.execution.cluster.address import own_cluster
-    from sentdist.execution.searching import on_cluster
+    from sentdist.run.cluster.address import own_cluster
+    from sentdist.run.searching import on_cluster
 
     values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))

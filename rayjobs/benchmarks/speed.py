@@ -18,7 +18,7 @@ from rayjobs.benchmarks.engines import TORCH, engines
 from rayjobs.benchmarks.interleaved import Peer, Turns, interleave, machine
 from rayjobs.benchmarks.peers import PARTS, PEERS, Work, encoding_sentences, packaged_encoder
 from rayjobs.benchmarks.speed_page import ENGINES, speed_page
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 
 DEFAULTS = ("training", "encoding")
 

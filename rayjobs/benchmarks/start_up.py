@@ -16,14 +16,14 @@ from pathlib import Path
 
 from rayjobs.benchmarks import out_file
 from rayjobs.benchmarks.interleaved import machine
-from sentdist.execution.board.client import BoardClient
-from sentdist.execution.board.submissions import Submission
-from sentdist.execution.build_stage import build_stage
-from sentdist.execution.cluster.connection import connect
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.sections import Runtime
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Train
+from sentdist.run.board.client import BoardClient
+from sentdist.run.board.submissions import Submission
+from sentdist.run.build_stage import build_stage
+from sentdist.run.cluster.connection import connect
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_recipe
 

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 import torch
 
 from rayjobs.benchmarks.interleaved import Peer, Sample, interleave
-from sentdist.plan.evaluation import evaluation_of
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stages import Scores
+from sentdist.recipe.evaluation import evaluation_of
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.scores.build import build_scores

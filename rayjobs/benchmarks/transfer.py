@@ -22,9 +22,9 @@ from sentdist.evaluation.classification import pair_features
 from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_split
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.plan.recipe_tasks import pinned_task
-from sentdist.plan.task_kinds import ClassificationTask
-from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.recipe.recipe_tasks import pinned_task
+from sentdist.recipe.task_kinds import ClassificationTask
+from sentdist.recipe.tasks import TASK_GROUPS
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.tasks.classification import LoadedClassification, load_classification
 

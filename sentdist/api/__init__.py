@@ -27,6 +27,6 @@ from sentdist.errors import ResourceError as ResourceError
 from sentdist.errors import SentdistError as SentdistError
 from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
-from sentdist.execution.build_recipe import Outcome as Outcome
-from sentdist.plan.recipe import Recipe as Recipe
-from sentdist.plan.unroll import Plan as Plan
+from sentdist.recipe.recipe import Recipe as Recipe
+from sentdist.recipe.unroll import Plan as Plan
+from sentdist.run.build_recipe import Outcome as Outcome

@@ -19,7 +19,7 @@ from sentdist.inference.arguments import (
     given_store,
 )
 from sentdist.inference.opening import encoder_use, open_store
-from sentdist.plan.specs import EncoderUse
+from sentdist.recipe.specs import EncoderUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.specs import EncoderSpec
-    from sentdist.plan.stage import Json
+    from sentdist.recipe.specs import EncoderSpec
+    from sentdist.recipe.stage import Json
     from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -282,7 +282,7 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
         loss = sentdist.objective("info_nce", temperature=0.05)(torch.randn(8, 384), torch.randn(8, 384))
     """
     from sentdist.inference.embedding_loss import EmbeddingLoss
-    from sentdist.plan.recipe import objective_from_values
+    from sentdist.recipe.recipe import objective_from_values
 
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
 

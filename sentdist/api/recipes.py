@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from sentdist.api.encoders import Place
 from sentdist.errors import DataError, counted, typed
-from sentdist.execution.build_recipe import Outcome, outcomes
 from sentdist.inference.arguments import given_data, given_store
 from sentdist.inference.opening import open_store, store_root
-from sentdist.plan.recipe import Recipe
-from sentdist.plan.unroll import Plan, check_takes_effect
+from sentdist.recipe.recipe import Recipe
+from sentdist.recipe.unroll import Plan, check_takes_effect
+from sentdist.run.build_recipe import Outcome, outcomes
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
-    from sentdist.execution.tuning import Trained
-    from sentdist.plan.stage import Json
-    from sentdist.plan.stages import Scores
+    from sentdist.recipe.stage import Json
+    from sentdist.recipe.stages import Scores
     from sentdist.report.evaluated import Verdict
+    from sentdist.run.tuning import Trained
     from sentdist.stages.planning.planned import OwnRequest
     from sentdist.store.store import Artifact, ArtifactStore
 
@@ -89,7 +89,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     place = store_root(given_store(store))
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
-    from sentdist.execution.build_recipe import LocalBackend, build_recipe
+    from sentdist.run.build_recipe import LocalBackend, build_recipe
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
@@ -178,8 +178,8 @@ def train(
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
     """Run the training of a request in this process and write its encoder."""
-    from sentdist.execution.build_recipe import LocalBackend
-    from sentdist.execution.tuning import Tuning
+    from sentdist.run.build_recipe import LocalBackend
+    from sentdist.run.tuning import Tuning
 
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         print_line(line)
@@ -204,9 +204,9 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
     Its folder below `out` is named by the keys of the trainings; an existing one is kept.
     """
     from sentdist.api.encoders import card_of
-    from sentdist.plan.specs import EncoderSpec
-    from sentdist.plan.stages import Train
-    from sentdist.plan.task_names import own_test_names
+    from sentdist.recipe.specs import EncoderSpec
+    from sentdist.recipe.stages import Train
+    from sentdist.recipe.task_names import own_test_names
     from sentdist.report.evaluated import compared_measures, scored, verdict
 
     opened, asked = open_store(store), request.asked
@@ -230,7 +230,7 @@ def _written(artifacts: Sequence[Artifact], out: Path, store: ArtifactStore, *, 
     """The folder of the encoder with the mean weights of these trainings, written if missing."""
     from sentdist.api.encoders import export_encoder
     from sentdist.inference.export import average_encoders
-    from sentdist.plan.specs import EncoderUse
+    from sentdist.recipe.specs import EncoderUse
 
     keys = sorted(one.key for one in artifacts)
     name = keys[0] if not keys[1:] else hashlib.sha256(" ".join(keys).encode()).hexdigest()
@@ -248,7 +248,7 @@ def _written(artifacts: Sequence[Artifact], out: Path, store: ArtifactStore, *, 
 
 def _scores_of(folder: Path, pooling: str, trained: Trained, request: OwnRequest, *, store: str | None, data: Path | None) -> Scores:
     """The stage of scores of the encoder in a folder on the test rows of these trainings, built in this process."""
-    from sentdist.plan.recipe import recipe_from_values
+    from sentdist.recipe.recipe import recipe_from_values
     from sentdist.stages.local import build_all
     from sentdist.stages.planning.planned import planned_recipe
 

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from sentdist.api.encoders import AnyEncoder, Encoder, Place
 from sentdist.errors import DataError
-from sentdist.execution.build_recipe import numbers
 from sentdist.inference.arguments import given_data, given_encoder, given_name, given_names, given_store
 from sentdist.inference.opening import encoder_use, open_store
-from sentdist.plan.recipe import Recipe
-from sentdist.plan.specs import AskedPrompts
+from sentdist.recipe.recipe import Recipe
+from sentdist.recipe.specs import AskedPrompts
+from sentdist.run.build_recipe import numbers
 
 if TYPE_CHECKING:
     from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.planned_scores import PlannedScores
-    from sentdist.plan.specs import EncoderUse
+    from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
 

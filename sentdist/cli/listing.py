@@ -16,7 +16,7 @@ from sentdist.files import disk_size
 from sentdist.inference.opening import open_store
 
 if TYPE_CHECKING:
-    from sentdist.plan.stage import Json
+    from sentdist.recipe.stage import Json
 
 Rows = Iterator[dict[str, "Json"]]
 
@@ -49,7 +49,7 @@ def list_what(
 
 
 def _rows_of(what: str, store: str | None) -> Rows:
-    from sentdist.plan.stages import STAGES
+    from sentdist.recipe.stages import STAGES
 
     if what in LISTS:
         return LISTS[what](store)
@@ -62,7 +62,7 @@ def _rows_of(what: str, store: str | None) -> Rows:
 
 
 def _objectives(store: str | None) -> Rows:
-    from sentdist.plan.objectives import OBJECTIVES
+    from sentdist.recipe.objectives import OBJECTIVES
 
     for name, one in OBJECTIVES.items():
         yield {
@@ -76,9 +76,9 @@ def _objectives(store: str | None) -> Rows:
 
 def _tasks(store: str | None) -> Rows:
     """The tasks by kind, each kind with the format of a user's data; then the groups."""
-    from sentdist.plan.task_kinds import TASK_KINDS
-    from sentdist.plan.task_names import OWN
-    from sentdist.plan.tasks import TASK_GROUPS, TASKS
+    from sentdist.recipe.task_kinds import TASK_KINDS
+    from sentdist.recipe.task_names import OWN
+    from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 
     for kind in TASK_KINDS.values():
         for name, card in TASKS.items():
@@ -96,7 +96,7 @@ FACT = re.compile(r"#   \S")  # a line such as `#   takes  3 minutes`
 
 def _recipes(store: str | None) -> Rows:
     from sentdist.files import reading
-    from sentdist.plan.shipped import shipped_recipes
+    from sentdist.recipe.shipped import shipped_recipes
 
     for path in shipped_recipes():
         with reading(path, expected="a recipe"):
@@ -130,8 +130,8 @@ def _sweeps(store: str | None) -> Rows:
 
 
 def _banks(store: str | None) -> Rows:
-    from sentdist.execution.banks.owner import list_banks
-    from sentdist.execution.cluster.connection import connect
+    from sentdist.run.banks.owner import list_banks
+    from sentdist.run.cluster.connection import connect
 
     connect()
     for bank in list_banks():

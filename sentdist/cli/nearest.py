@@ -29,7 +29,7 @@ from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
     from sentdist.data.texts import Texts
-    from sentdist.plan.stage import Json
+    from sentdist.recipe.stage import Json
 
 
 def search(
@@ -75,10 +75,10 @@ def search(
     use = replace(use, prompt=of_documents.text)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # without encoding, the check would take as long
 
-    from sentdist.execution.parallel.sharing import shared_out
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.learning.encoder.declared import ranks_otherwise
+    from sentdist.run.parallel.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -95,7 +95,7 @@ def search(
             devices = f", {devices_here()}"
             steps = search_here(found, searched, reader.open(loaded))
         else:
-            from sentdist.execution.parallel.embed import search_over_workers
+            from sentdist.run.parallel.embed import search_over_workers
 
             steps = search_over_workers(
                 found, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices

@@ -13,7 +13,7 @@ import typer
 from sentdist.errors import DataError, first_line
 from sentdist.inference.encoder_value import ENCODER_KEYS
 from sentdist.inference.opening import DEFAULT_STORE
-from sentdist.plan.shipped import shipped_recipes
+from sentdist.recipe.shipped import shipped_recipes
 
 
 def recipes(incomplete: str) -> list[str]:
@@ -27,8 +27,8 @@ def recipes(incomplete: str) -> list[str]:
 
 def tasks(incomplete: str) -> list[str]:
     """Complete tasks and groups; in a list with commas the last one."""
-    from sentdist.plan.task_names import OWN, OWN_KINDS
-    from sentdist.plan.tasks import TASK_GROUPS, TASKS
+    from sentdist.recipe.task_names import OWN, OWN_KINDS
+    from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _fitting(last, (*TASK_GROUPS, *TASKS, *(f"{kind}=" for kind in (*OWN_KINDS, OWN))))]

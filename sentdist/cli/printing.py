@@ -130,7 +130,7 @@ def look_through(texts: Texts) -> int:
 
 def devices_here() -> str:
     """Describe the device of this process, and idle ones with the reason."""
-    from sentdist.plan.sections import Runtime
+    from sentdist.recipe.sections import Runtime
     from sentdist.stages.devices import on_this_machine
 
     return on_this_machine(Runtime())[1]

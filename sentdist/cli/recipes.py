@@ -23,9 +23,9 @@ from sentdist.text import write_csv
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from sentdist.execution.build_recipe import Backend, BuiltPlan
-    from sentdist.plan.suggestions import PlannedSearch
-    from sentdist.plan.unroll import Plan
+    from sentdist.recipe.suggestions import PlannedSearch
+    from sentdist.recipe.unroll import Plan
+    from sentdist.run.build_recipe import Backend, BuiltPlan
     from sentdist.stages.context import Context
     from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.garbage import Forecast
@@ -45,9 +45,9 @@ def plan(
     Lists finished and missing stages and the work left; --format json also lists every trial. Writes the JSON schema that the recipe's
     first line names for editors.
     """
-    from sentdist.execution.plan_facts import disk_estimate, plan_facts
-    from sentdist.plan.schema import keep_schema_of
-    from sentdist.plan.unroll import Plan
+    from sentdist.recipe.schema import keep_schema_of
+    from sentdist.recipe.unroll import Plan
+    from sentdist.run.plan_facts import disk_estimate, plan_facts
     from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
@@ -122,7 +122,7 @@ def _print_leaks(unrolled: Plan, context: Context) -> None:
     """Count test items in the training data, print a table, and list the items in .sentdist/leaks/NAME.csv."""
     context.store.check_writable()
 
-    from sentdist.plan.evaluation import overlaps_of
+    from sentdist.recipe.evaluation import overlaps_of
     from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEVEL_TITLES, leak_rows
     from sentdist.stages.local import build_here
     from sentdist.stages.text_stages import ITEMS, build_overlaps
@@ -176,9 +176,9 @@ def submit(recipe: RecipeFile, overrides: Overrides = None) -> None:
     With the store and data of SENTDIST_STORE and SENTDIST_DATA. Prints its output and ends with its exit code. Ctrl-C ends the output
     only; `sentdist stop` ends the sweep.
     """
-    from sentdist.execution.jobs import follow, job_environment, submit_sweep, use_servers_of
-    from sentdist.plan.recipe import Recipe
-    from sentdist.plan.unroll import check_takes_effect
+    from sentdist.recipe.recipe import Recipe
+    from sentdist.recipe.unroll import check_takes_effect
+    from sentdist.run.jobs import follow, job_environment, submit_sweep, use_servers_of
 
     loaded = Recipe.load(recipe, overrides or [])  # it is planned on the cluster, with its data and store
     check_takes_effect(loaded, overrides or [])
@@ -209,8 +209,8 @@ def stop(
             remedy="Name a sweep, or use --all.",
         )  # fmt: skip
 
-    from sentdist.execution.board.client import stop_sweeps
-    from sentdist.execution.cluster.connection import check_auth_mode, connect
+    from sentdist.run.board.client import stop_sweeps
+    from sentdist.run.cluster.connection import check_auth_mode, connect
 
     check_auth_mode()
     connect()
@@ -232,8 +232,8 @@ def _planned(
     recipe: Path, overrides: list[str], store: str | None, data: Path | None, *, is_quiet: bool = False
 ) -> tuple[Plan | PlannedSearch, Context]:
     """The plan of a recipe, or its search. is_quiet: print notes on stderr."""
-    from sentdist.plan.recipe import Recipe
-    from sentdist.plan.unroll import Plan, check_takes_effect
+    from sentdist.recipe.recipe import Recipe
+    from sentdist.recipe.unroll import Plan, check_takes_effect
     from sentdist.stages.planning.planned import requested
 
     loaded = Recipe.load(recipe, overrides)
@@ -246,8 +246,8 @@ def _planned(
 
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Build in this process and print the results. data: the data root, also for confirmations."""
-    from sentdist.execution.build_recipe import LocalBackend
     from sentdist.machine import end_on_sigterm
+    from sentdist.run.build_recipe import LocalBackend
     from sentdist.tracking.server import check_address
 
     end_on_sigterm()
@@ -268,7 +268,7 @@ def _built(
     asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Backend, *, tracking: str | None
 ) -> list[BuiltPlan]:
     """Run `build_recipe`, with progress and tables of results."""
-    from sentdist.execution.build_recipe import build_recipe
+    from sentdist.run.build_recipe import build_recipe
 
     done = []
     for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
@@ -282,8 +282,8 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     reports: write a report, and register the best encoder in MLflow.
     """
-    from sentdist.execution.build_recipe import RayBackend
-    from sentdist.execution.cluster.connection import connect_to_drive
+    from sentdist.run.build_recipe import RayBackend
+    from sentdist.run.cluster.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo("This process drives the sweep; `sentdist submit` has the cluster drive it.")

@@ -13,7 +13,7 @@ from sentdist.cli.printing import open_console
 from sentdist.cli.summary import terminal_page
 from sentdist.errors import DataError, counted, listed
 from sentdist.inference.opening import open_store
-from sentdist.plan.shipped import PAPERS, check_paper
+from sentdist.recipe.shipped import PAPERS, check_paper
 from sentdist.text import without_secrets
 
 if TYPE_CHECKING:

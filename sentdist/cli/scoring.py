@@ -27,7 +27,7 @@ from sentdist.inference.opening import encoder_use, open_store
 
 if TYPE_CHECKING:
     from sentdist.inference.planned_scores import PlannedScores
-    from sentdist.plan.specs import EncoderUse
+    from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared, ScoreLine
     from sentdist.store.store import Artifact, ArtifactStore
 
@@ -175,7 +175,7 @@ def _planned(
 ) -> PlannedScores:
     """Plan the scores of an encoder on tasks as typed."""
     from sentdist.inference.planned_scores import PlannedScores
-    from sentdist.plan.sections import Runtime
+    from sentdist.recipe.sections import Runtime
 
     runtime = Runtime(engine="torch", workers=workers)
     return PlannedScores.of(use, _names(tasks) or ["sts"], store=opened, data=data, runtime=runtime, command=command)
@@ -190,11 +190,11 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
         typer.echo(f"Encoding {devices}.", err=is_quiet)
 
     if over_workers:
-        from sentdist.execution.parallel.embed import embed_over_workers
+        from sentdist.run.parallel.embed import embed_over_workers
 
         embed = partial(embed_over_workers, tell=tell)
     else:
-        from sentdist.execution.parallel.sharing import embed_on_all_gpus
+        from sentdist.run.parallel.sharing import embed_on_all_gpus
 
         planned, devices = planned.here()
         embed = partial(embed_on_all_gpus, devices=devices, tell=tell)

@@ -29,7 +29,7 @@ def up(
     Environment variables: SENTDIST_RAY_PORT (6379), SENTDIST_DASHBOARD_PORT (8265), SENTDIST_MLFLOW_PORT (5001),
     SENTDIST_OBJECT_STORE_BYTES of memory for banks (1000000000), SENTDIST_METRICS=1 to open Ray's ports for Prometheus.
     """
-    from sentdist.execution import health
+    from sentdist.run import health
     from sentdist.services.servers import Hardware
     from sentdist.services.servers import up as start
     from sentdist.services.state import own_store, state_of
@@ -82,8 +82,8 @@ def doctor() -> None:
 
     Prints a line each on versions, compiler, ports, data, store, Ray and MLflow.
     """
-    from sentdist.execution.health import examine
     from sentdist.inference.arguments import given_data
+    from sentdist.run.health import examine
 
     console, sound = open_console(), True
     for finding in examine(store_root(os.environ.get("SENTDIST_STORE")), given_data(None)):

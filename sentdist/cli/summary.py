@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.markdown import Markdown
 
-    from sentdist.execution.build_recipe import BuiltPlan, FinishedSearch
-    from sentdist.execution.plan_facts import Show, SweepProgress
-    from sentdist.plan.suggestions import PlannedSearch
+    from sentdist.recipe.suggestions import PlannedSearch
+    from sentdist.run.build_recipe import BuiltPlan, FinishedSearch
+    from sentdist.run.plan_facts import Show, SweepProgress
     from sentdist.stages.context import Context
     from sentdist.store.store import ArtifactStore
 
@@ -82,8 +82,8 @@ def terminal_page(markdown: str) -> Markdown:
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
     """Print a search's space and number of trials for each method, and the time of one trial."""
-    from sentdist.execution.build_recipe import finalists_line
-    from sentdist.execution.searching.budgets import Forecasts
+    from sentdist.run.build_recipe import finalists_line
+    from sentdist.run.searching.budgets import Forecasts
     from sentdist.store.searches import find_search
 
     search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
@@ -114,8 +114,8 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
 
 def print_choice(found: FinishedSearch) -> None:
     """Print the settings chosen on dev for each method, and their cost."""
-    from sentdist.execution.searching.conductor import without_finalist
-    from sentdist.plan.suggestions import suggestion_text
+    from sentdist.recipe.suggestions import suggestion_text
+    from sentdist.run.searching.conductor import without_finalist
 
     planned, record = found.planned, found.record
     table = empty_table(
@@ -212,7 +212,7 @@ def print_hits(name: str, context: Context) -> None:
 
     It is the first query whose nearest text is relevant after training and was not before: an example, no evidence.
     """
-    from sentdist.plan.stages import Scores
+    from sentdist.recipe.stages import Scores
     from sentdist.report.page_head import gain_over_untouched
     from sentdist.store.record import restored
     from sentdist.store.sweep import load_sweep

@@ -18,9 +18,9 @@ from sentdist.inference.opening import open_store, store_root
 
 if TYPE_CHECKING:
     from sentdist.api.recipes import TrainedEncoder
-    from sentdist.execution.build_recipe import Backend
-    from sentdist.execution.tuning import Tuning
-    from sentdist.plan.stage import Json
+    from sentdist.recipe.stage import Json
+    from sentdist.run.build_recipe import Backend
+    from sentdist.run.tuning import Tuning
     from sentdist.stages.planning.planned import OwnRequest
 
 
@@ -49,7 +49,7 @@ FileEncoding = Annotated[
 
 def corpus_fields(*, columns: str, encoding: str | None) -> dict[str, Json]:
     """Return the options on the file as fields of a recipe's corpus; raise DataError for columns without a role."""
-    from sentdist.plan.specs import Role
+    from sentdist.recipe.specs import Role
 
     named: dict[str, list[Json]] = {}
     for one in by_commas(columns):
@@ -156,10 +156,10 @@ def tune(
     """
     began = time.time()
     from sentdist.api.recipes import can_show
-    from sentdist.execution.tuning import Tuning
     from sentdist.inference.arguments import given_data
-    from sentdist.plan.recipe import recipe_text
-    from sentdist.plan.tune_recipe import hours_of, search_values
+    from sentdist.recipe.recipe import recipe_text
+    from sentdist.recipe.tune_recipe import hours_of, search_values
+    from sentdist.run.tuning import Tuning
     from sentdist.stages.planning.planned import own_request
 
     hours, encoders = hours_of(budget), [parse_encoder(one) for one in encoder or ["minilm-l6"]]
@@ -200,7 +200,7 @@ def tune(
 
 
 def _workplace(*, local: bool, tracking: str | None) -> Backend:
-    from sentdist.execution.build_recipe import LocalBackend, RayBackend
+    from sentdist.run.build_recipe import LocalBackend, RayBackend
 
     return LocalBackend() if local else RayBackend(tracking)
 
@@ -211,7 +211,7 @@ def _connect(*, local: bool) -> None:
 
         end_on_sigterm()
     else:
-        from sentdist.execution.cluster.connection import connect_to_drive
+        from sentdist.run.cluster.connection import connect_to_drive
 
         connect_to_drive()
 
@@ -219,9 +219,9 @@ def _connect(*, local: bool) -> None:
 def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool, store: str | None, data: Path | None) -> None:
     """Write the encoder with its card, the report and the recipe, and print the verdict."""
     from sentdist.api.recipes import hand_over
-    from sentdist.execution.build_recipe import BuiltPlan
-    from sentdist.plan.recipe import recipe_text
+    from sentdist.recipe.recipe import recipe_text
     from sentdist.report.sweep_report import report_sweep
+    from sentdist.run.build_recipe import BuiltPlan
 
     trained = tuning.finished()
     if trained is None:
@@ -247,8 +247,8 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
 
 def _check_folder(path: Path, file: str) -> None:
     """Raise DataError if the path holds the search of another file, or no search."""
-    from sentdist.plan.corpora.own import OwnSection
-    from sentdist.plan.recipe import load_recipe
+    from sentdist.recipe.corpora.own import OwnSection
+    from sentdist.recipe.recipe import load_recipe
 
     if not path.exists():
         return

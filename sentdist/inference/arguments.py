@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sentdist.data.cells import is_invisible, is_utf8
 from sentdist.errors import DataError, brief, first_line, typed
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
-from sentdist.plan.recipe import Recipe
+from sentdist.recipe.recipe import Recipe
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from sentdist.errors import LONGEST_VALUE, DataError, brief, one_line
 from sentdist.files import read_array, read_json_object, whole_file
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 
 DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")

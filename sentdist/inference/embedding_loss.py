@@ -14,8 +14,8 @@ from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective_spec import Labels, LossInputs, needs_more
 from sentdist.objectives.regression import ON_GRID
-from sentdist.plan.checks import check_fit, check_values, settled
-from sentdist.plan.objectives import AnyObjective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
+from sentdist.recipe.checks import check_fit, check_values, settled
+from sentdist.recipe.objectives import AnyObjective, has_field, terms_of, uses_bank, uses_hard_negatives, uses_targets, value_of
 from sentdist.stages.train_setup import make_objective
 
 

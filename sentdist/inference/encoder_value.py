@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from sentdist.errors import EncoderError, brief, did_you_mean, listed
 from sentdist.files import reading
-from sentdist.plan.specs import PRECISIONS, AskedPrompts, EncoderUse
+from sentdist.recipe.specs import PRECISIONS, AskedPrompts, EncoderUse
 
 PROMPTS = {"prompt": "sentence", "query_prompt": "query", "document_prompt": "document"}  # key -> field of AskedPrompts
 ENCODER_KEYS = ("revision", "pooling", "max_length", "precision", "normalize", *PROMPTS)
@@ -51,7 +51,7 @@ def _of_text(value: str, where: str) -> dict[str, str]:
 
 
 def _of_file(path: Path, where: str) -> dict[str, str]:
-    from sentdist.plan.wording import MOST_BYTES, parsed_yaml
+    from sentdist.recipe.wording import MOST_BYTES, parsed_yaml
 
     with reading(path, expected=f"a file with checkpoint and, if needed, {listed(ENCODER_KEYS)}", most_bytes=MOST_BYTES):
         text = path.read_text(encoding="utf-8")

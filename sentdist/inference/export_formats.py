@@ -10,7 +10,7 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.write_folder import EncoderCard, language_of
-from sentdist.plan.specs import EncoderUse
+from sentdist.recipe.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
 

@@ -20,7 +20,7 @@ from sentdist.evaluation.retrieval import average_precision, ndcg, recall, recip
 from sentdist.evaluation.sts import mean_of_all, score_paraphrases, score_similarities
 from sentdist.files import read_json, read_parquet
 from sentdist.inference.mteb_tasks import abstask, loading_data, mteb_tasks
-from sentdist.plan.task_kinds import TASK_KINDS, Measure
+from sentdist.recipe.task_kinds import TASK_KINDS, Measure
 
 Linked = tuple[tuple[str, str], ...]
 _RANKED = re.compile(r"(?P<name>ndcg|map|mrr|recall|precision|hit_rate)_at_(?P<k>\d+)")

@@ -18,8 +18,8 @@ from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.nearest import ROWS_PER_TILE, NearestDocuments
 from sentdist.inference.embedding_file import TEXTS, TextsDigest, check_made_by, facts_of, open_embeddings
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stage import Json
 
 if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import LoadedEncoder

@@ -13,7 +13,7 @@ from sentdist.data.cells import is_utf8
 from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed, typed
 from sentdist.inference.encoder_value import parse_encoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, named_prompts
-from sentdist.plan.specs import AskedPrompts, EncoderUse
+from sentdist.recipe.specs import AskedPrompts, EncoderUse
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore

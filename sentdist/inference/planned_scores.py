@@ -15,13 +15,13 @@ from sentdist.errors import DataError, RecipeError, similar_names
 from sentdist.files import TABLES
 from sentdist.inference.opening import Prompt, Prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.plan.evaluation import is_own_rows
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
-from sentdist.plan.stages import Scores
-from sentdist.plan.task_kinds import TASK_KINDS, own_rows_of
-from sentdist.plan.task_names import OWN_KINDS, own_parts, task_names
-from sentdist.plan.tasks import TASKS
+from sentdist.recipe.evaluation import is_own_rows
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
+from sentdist.recipe.stages import Scores
+from sentdist.recipe.task_kinds import TASK_KINDS, own_rows_of
+from sentdist.recipe.task_names import OWN_KINDS, own_parts, task_names
+from sentdist.recipe.tasks import TASKS
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_evaluation
 from sentdist.stages.planning.resolve import declared_folder

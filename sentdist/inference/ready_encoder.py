@@ -22,8 +22,8 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
 from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stage import Json
 from sentdist.stages.devices import why_unusable
 from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
 from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder

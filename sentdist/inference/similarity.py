@@ -18,8 +18,8 @@ from sentdist.files import whole_file
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.objectives import names_where
-from sentdist.plan.specs import RelationalScoring
+from sentdist.recipe.objectives import names_where
+from sentdist.recipe.specs import RelationalScoring
 from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.text import csv_cell
 

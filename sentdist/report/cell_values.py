@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from sentdist.objectives.regression import Regression
-from sentdist.plan.corpora.graded import GradedCorpus
-from sentdist.plan.corpora.relations import RelationalCorpus
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.objectives import terms_of
-from sentdist.plan.specs import View
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.graded import GradedCorpus
+from sentdist.recipe.corpora.relations import RelationalCorpus
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.objectives import terms_of
+from sentdist.recipe.specs import View
+from sentdist.recipe.stages import Train
 from sentdist.report.score_rows import CellFacts
 
 

@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 from importlib import resources
 
 from sentdist.errors import DataError
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import OBJECTIVES, terms_of
-from sentdist.plan.specs import EncoderSpec
-from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.objectives import OBJECTIVES, terms_of
+from sentdist.recipe.specs import EncoderSpec
+from sentdist.recipe.stage import Stage, topological
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record

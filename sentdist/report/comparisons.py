@@ -14,8 +14,8 @@ from sentdist.errors import DataError, listed
 from sentdist.evaluation.items import Items, JointGroups, end_to_end, joint_groups
 from sentdist.evaluation.significance import Difference, OtherTasks, Summary, against, over_tasks, summarize
 from sentdist.evaluation.variation import ALPHA, Column, Entry, Floats, Interval
-from sentdist.plan.dotted import short_names
-from sentdist.plan.task_kinds import TASK_KINDS, Measure, mean_of
+from sentdist.recipe.dotted import short_names
+from sentdist.recipe.task_kinds import TASK_KINDS, Measure, mean_of
 from sentdist.report.score_rows import Scalar, SystemRows, read_items
 
 AVERAGE = "Avg"

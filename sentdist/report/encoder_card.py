@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from sentdist.errors import StoreError
-from sentdist.plan.corpora import CORPORA
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import terms_of
-from sentdist.plan.specs import EncoderSpec, View
-from sentdist.plan.stage import Json, as_number, canonical_fields, topological
-from sentdist.plan.stages import Scores, Train, chosen_and_scored
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.corpora import CORPORA
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.objectives import terms_of
+from sentdist.recipe.specs import EncoderSpec, View
+from sentdist.recipe.stage import Json, as_number, canonical_fields, topological
+from sentdist.recipe.stages import Scores, Train, chosen_and_scored
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.citations import works_of_stages
 from sentdist.report.comparisons import table_columns

@@ -12,10 +12,10 @@ from sentdist.evaluation.items import Scored, items_of, why_undefined
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.files import drop_remedy, read_parquet
-from sentdist.plan.stage import Json, as_number
-from sentdist.plan.task_kinds import SATURATED, Measure, have_one_measure
-from sentdist.plan.task_names import scored_kinds, task_names
-from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.recipe.stage import Json, as_number
+from sentdist.recipe.task_kinds import SATURATED, Measure, have_one_measure
+from sentdist.recipe.task_names import scored_kinds, task_names
+from sentdist.recipe.tasks import TASK_GROUPS
 from sentdist.report.comparisons import AVERAGE, Comparison, TableColumns, compare, corrected, in_words, p_text, table_columns
 from sentdist.report.score_rows import ResultRow, group_rows
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.files import drop_remedy, read_parquet
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Overlap, Scores, Train
-from sentdist.plan.task_kinds import ScoredTask
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import Overlap, Scores, Train
+from sentdist.recipe.task_kinds import ScoredTask
 from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sentdist.errors import counted
-from sentdist.plan.stage import as_number, slug
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.stage import as_number, slug
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.figures import curves, heat_map
 from sentdist.report.style import Drawing
 from sentdist.store.record import Record

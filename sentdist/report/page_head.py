@@ -9,7 +9,7 @@ from typing import cast
 
 from sentdist.errors import counted
 from sentdist.evaluation.sts import mean_of_all
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from sentdist.report.comparisons import AVERAGE, Comparison, corrected, in_words
 from sentdist.report.score_rows import CellFacts, cell_facts, lead_tasks, seed_results
 from sentdist.report.sweep_rows import sweep_rows, table_rows

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sentdist.errors import counted
-from sentdist.plan.shipped import check_paper
+from sentdist.recipe.shipped import check_paper
 from sentdist.report.leaks import sweep_leaks
 from sentdist.report.printed import PaperRow, PaperTable, PaperTables, tables_from_results, tables_of
 from sentdist.report.sweep_report import Report, result_tables

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from sentdist.errors import counted
-from sentdist.plan.shipped import PAPERS
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.wording import parsed_yaml
+from sentdist.recipe.shipped import PAPERS
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.wording import parsed_yaml
 from sentdist.report.cell_values import cell_values, meets
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows, means_over_folds

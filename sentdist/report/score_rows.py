@@ -10,12 +10,12 @@ from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_parquet
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import Sum, phi_of, terms_of
-from sentdist.plan.specs import EncoderSpec, Regularizers, View
-from sentdist.plan.stage import Json, as_number
-from sentdist.plan.stages import Bank, Scores, Train, chosen_and_scored
-from sentdist.plan.task_kinds import TASK_KINDS, Measure
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.objectives import Sum, phi_of, terms_of
+from sentdist.recipe.specs import EncoderSpec, Regularizers, View
+from sentdist.recipe.stage import Json, as_number
+from sentdist.recipe.stages import Bank, Scores, Train, chosen_and_scored
+from sentdist.recipe.task_kinds import TASK_KINDS, Measure
 from sentdist.store.record import Record, restored
 from sentdist.store.sweep import SweepRecord, TrialRecord, with_all_folds
 

@@ -9,10 +9,10 @@ from functools import cached_property
 
 from sentdist.errors import counted, duration
 from sentdist.evaluation.search_statistics import Optimism, optimism
-from sentdist.plan.dotted import short_names
-from sentdist.plan.search import Search
-from sentdist.plan.stage import Json
-from sentdist.plan.wording import value_text
+from sentdist.recipe.dotted import short_names
+from sentdist.recipe.search import Search
+from sentdist.recipe.stage import Json
+from sentdist.recipe.wording import value_text
 from sentdist.report.comparisons import distance
 from sentdist.report.page_head import scored as score_of
 from sentdist.report.page_head import standing, verdicts

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from sentdist.evaluation.relational import BY
 from sentdist.evaluation.sts import mean_of_all
-from sentdist.plan.stage import Json, as_number
-from sentdist.plan.stages import Scores, Selection, Train, chosen_and_scored
-from sentdist.plan.task_kinds import DevTask, ScoredTask
+from sentdist.recipe.stage import Json, as_number
+from sentdist.recipe.stages import Scores, Selection, Train, chosen_and_scored
+from sentdist.recipe.task_kinds import DevTask, ScoredTask
 from sentdist.report.tables import ResultTable
 from sentdist.store.chosen import challengers, confirmed_name
 from sentdist.store.record import Record, restored

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, cast
 
-from sentdist.plan.specs import Regularizers, Shape
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import STAGES
-from sentdist.plan.task_kinds import TASK_KINDS, mean_of
-from sentdist.plan.task_names import OWN, kind_of_rows, named_task, task_names
+from sentdist.recipe.specs import Regularizers, Shape
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import STAGES
+from sentdist.recipe.task_kinds import TASK_KINDS, mean_of
+from sentdist.recipe.task_names import OWN, kind_of_rows, named_task, task_names
 from sentdist.report.cell_values import regression_of
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import Cost, LearningCurve, Series, cost_plot, curves, forest_plot, heat_map, learning_curves

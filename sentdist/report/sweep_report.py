@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sentdist.errors import StoreError, listed
-from sentdist.plan.recipe import recipe_text
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.recipe import recipe_text
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.citations import works_of_sweep
 from sentdist.report.comparisons import GridBaseline

@@ -10,8 +10,8 @@ from pathlib import Path
 from sentdist.evaluation.relational import BY
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_json_lines
-from sentdist.plan.task_kinds import TASK_KINDS, Measure, TaskKind
-from sentdist.plan.tasks import TASK_GROUPS, TASKS
+from sentdist.recipe.task_kinds import TASK_KINDS, Measure, TaskKind
+from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import LearningCurve
 from sentdist.report.score_rows import (

@@ -11,8 +11,8 @@ from sentdist.errors import counted
 from sentdist.evaluation.significance import BestRows, Difference, Summary, may_be_best
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.tasks import TASKS
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.tasks import TASKS
 from sentdist.report.comparisons import (
     AVERAGE,
     SPEAKS_OF,

@@ -18,8 +18,8 @@ from sentdist.learning.bank_shape import BankShape
 from sentdist.learning.device_bank import let_bank_go, on_device
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank, Train
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.planning.worker_memory import bank_lies_on_gpu, size_of
 from sentdist.stages.scores.embed_sentences import frozen_encoder

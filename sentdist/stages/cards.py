@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from sentdist.errors import brief
 from sentdist.learning.encoder.write_folder import EncoderCard
-from sentdist.plan.objectives import Sum, terms_of
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.plan.task_kinds import TASK_KINDS, mean_of
+from sentdist.recipe.objectives import Sum, terms_of
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
+from sentdist.recipe.task_kinds import TASK_KINDS, mean_of
 
 
 def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:

@@ -21,9 +21,9 @@ from sentdist.data.retrieval import Retrieval
 from sentdist.data.sources.mirror import copy_into_mirror, data_folder
 from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.learning.kernels.cpp_library import used_kernels
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderSpec, OwnRows
-from sentdist.plan.stage import Json, Stage
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderSpec, OwnRows
+from sentdist.recipe.stage import Json, Stage
 from sentdist.store.copies import VerifiedFiles
 from sentdist.store.store import Artifact, ArtifactStore
 

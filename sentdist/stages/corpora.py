@@ -21,13 +21,13 @@ from sentdist.data.relations import RelationSource, join_relations
 from sentdist.data.retrieval import faq_pairs, read_retrieval
 from sentdist.data.sources.hub import check_pinned, read_source
 from sentdist.learning.paraphrase import paraphrase
-from sentdist.plan.corpora import graded as plan
-from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.relations import RelationalCorpus, RelationFile, RelationPart
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.specs import Task
-from sentdist.plan.stage import Json
+from sentdist.recipe.corpora import graded as plan
+from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus, GroupPart
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.corpora.relations import RelationalCorpus, RelationFile, RelationPart
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.specs import Task
+from sentdist.recipe.stage import Json
 from sentdist.stages.context import Context, commit, read_own
 from sentdist.stages.devices import device_of
 from sentdist.store.store import Artifact

@@ -10,7 +10,7 @@ import torch
 from sentdist.errors import ResourceError, counted
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import old_gpu
-from sentdist.plan.sections import Runtime
+from sentdist.recipe.sections import Runtime
 
 
 def device_of(runtime: Runtime) -> torch.device:

@@ -8,10 +8,10 @@ from contextlib import contextmanager, suppress
 from sentdist.errors import ResourceError, StoreError, counted
 from sentdist.files import memory_size
 from sentdist.learning.device_bank import bytes_of_banks
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.sections import Runtime
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Encoded, Rung, Scores, Targets, Tokens, Train
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Bank, Encoded, Rung, Scores, Targets, Tokens, Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.worker_memory import (
     TOKENS_PER_SENTENCE,

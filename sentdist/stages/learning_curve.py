@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from sentdist.learning.loop import StepReport, StepSeconds
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 
 
 @dataclass(kw_only=True)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors, tells_of_disk
 from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.stage import Stage, topological
-from sentdist.plan.stages import Bank, Rung, Scores, Targets, Train
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.stage import Stage, topological
+from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train
 from sentdist.stages.context import Context, inputs_watched
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.store.store import Artifact

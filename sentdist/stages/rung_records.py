@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from sentdist.errors import StoreError
 from sentdist.files import reading
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Rung, Train
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Rung, Train
 from sentdist.stages.context import Context
 from sentdist.store.searches import HISTORY_FILE
 from sentdist.store.store import Artifact

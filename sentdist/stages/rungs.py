@@ -18,8 +18,8 @@ from sentdist.learning.checkpoint import DevScore, UnusableCheckpoint, defined
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.learning.precision import subnormals_flushed
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Rung, Train
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import Rung, Train
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, check_inputs, commit, folder_of
 from sentdist.stages.devices import device_of

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Protocol, assert_never
 
 from sentdist.files import whole_file
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Bank, Targets, Tokens
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Bank, Targets, Tokens
 from sentdist.stages.context import Context, commit
 from sentdist.store.store import Artifact, ArtifactStore
 

@@ -17,12 +17,12 @@ from sentdist.data.augmentation import nltk_folder
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.leaks import LeakFinder, Leaks
 from sentdist.data.tagging import FileTargets, Tagger, count_sentences, load_tagger, write_counts, write_targets
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.evaluation import overlaps_of
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Overlap, Targets
-from sentdist.plan.task_kinds import ScoredTask
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.evaluation import overlaps_of
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import Overlap, Targets
+from sentdist.recipe.task_kinds import ScoredTask
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, commit, folder_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import Artifact

@@ -30,9 +30,9 @@ from sentdist.learning.optimization import EarlyStopping, Learner, Optimization,
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 from sentdist.objectives.objective_spec import LossInputs
-from sentdist.plan import specs
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe import specs
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.learning_curve import Curve, history_lines

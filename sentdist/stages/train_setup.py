@@ -36,9 +36,9 @@ from sentdist.learning.freed_memory import give_back_freed_memory
 from sentdist.learning.gather import SharedSentences, local_rows, rank_and_world_size
 from sentdist.learning.objective import Objective, Projected, WeightedSum
 from sentdist.objectives.objective_spec import LossInputs
-from sentdist.plan import objectives as plan
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Selection, Tokens, Train
+from sentdist.recipe import objectives as plan
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Selection, Tokens, Train
 from sentdist.stages.context import Context, checkpoint_of, folder_of, hub_revision
 from sentdist.stages.scores.build import mean_of_parts, score_by
 from sentdist.stages.scores.embed_sentences import viewed

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from sentdist.errors import counted
-from sentdist.plan.checks import inputs_of
-from sentdist.plan.dotted import with_path
-from sentdist.plan.recipe import Recipe, recipe_from_values
-from sentdist.plan.sections import CHANGED_BY_METHODS, Method
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe.checks import inputs_of
+from sentdist.recipe.dotted import with_path
+from sentdist.recipe.recipe import Recipe, recipe_from_values
+from sentdist.recipe.sections import CHANGED_BY_METHODS, Method
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
 from sentdist.store.record import Record, restored
 from sentdist.store.sweep import SweepRecord, TrialRecord
 

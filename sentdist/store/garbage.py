@@ -15,10 +15,10 @@ from functools import partial
 from pyarrow import fs
 
 from sentdist.errors import duration
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import STAGES, Bank, Scores, Train
-from sentdist.plan.task_kinds import has_known_size
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import STAGES, Bank, Scores, Train
+from sentdist.recipe.task_kinds import has_known_size
+from sentdist.recipe.unroll import Plan
 from sentdist.store.access import reading, writing
 from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA

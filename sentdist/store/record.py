@@ -16,8 +16,8 @@ from typing import Annotated, Any, ClassVar, cast
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from sentdist.errors import StoreError, near
-from sentdist.plan.stage import Json, Processes, Purpose, Stage, as_number, label_of, with_current_source_names
-from sentdist.plan.stages import STAGES
+from sentdist.recipe.stage import Json, Processes, Purpose, Stage, as_number, label_of, with_current_source_names
+from sentdist.recipe.stages import STAGES
 
 
 @dataclass(frozen=True, kw_only=True)

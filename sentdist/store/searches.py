@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sentdist.errors import StoreError, counted
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from sentdist.store.store import ArtifactStore
 
 TrialState = Literal["running", "finished", "pruned", "failed"]

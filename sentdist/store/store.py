@@ -15,8 +15,8 @@ from pathlib import Path
 from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError, listed
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import STAGES
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import STAGES
 from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
 from sentdist.store.copies import VerifiedFiles, damage_unless_verified
 from sentdist.store.local_storage import STAGING, LocalStorage

@@ -7,9 +7,9 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.errors import StoreError, did_you_mean, listed
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 

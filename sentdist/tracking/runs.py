@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from sentdist.errors import SentdistError, counted
-from sentdist.plan.dotted import short_names
-from sentdist.plan.search import Search
-from sentdist.plan.stage import Stage
-from sentdist.plan.wording import value_text
+from sentdist.recipe.dotted import short_names
+from sentdist.recipe.search import Search
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.wording import value_text
 from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record, restored
 from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested, read_curve, read_pruned_curve

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from sentdist.errors import ResourceError
 from sentdist.machine import environment_with
-from sentdist.plan.stage import Json, Stage
+from sentdist.recipe.stage import Json, Stage
 from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import SearchEvent, find_search, search_names, search_record
 from sentdist.store.store import ArtifactStore

@@ -11,15 +11,15 @@ from datetime import datetime
 from typing import NamedTuple, cast
 
 from sentdist.frozen import Frozen
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.objectives import AnyObjective, Sum, phi_of
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Shape, Task
-from sentdist.plan.stage import Json, Stage, canonical_fields
-from sentdist.plan.stages import Bank, Scores, Selection, Train
-from sentdist.plan.task_kinds import have_mean
-from sentdist.plan.task_names import OWN, kind_of_scored, named_task, own_test_names, task_names
-from sentdist.plan.tasks import TASK_GROUPS, group_parts
-from sentdist.plan.wording import value_text
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.objectives import AnyObjective, Sum, phi_of
+from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Shape, Task
+from sentdist.recipe.stage import Json, Stage, canonical_fields
+from sentdist.recipe.stages import Bank, Scores, Selection, Train
+from sentdist.recipe.task_kinds import have_mean
+from sentdist.recipe.task_names import OWN, kind_of_scored, named_task, own_test_names, task_names
+from sentdist.recipe.tasks import TASK_GROUPS, group_parts
+from sentdist.recipe.wording import value_text
 from sentdist.store.chosen import cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, TrialRecord

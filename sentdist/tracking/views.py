@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from sentdist.store.sweep import SweepRecord
 from sentdist.tracking.values import DEV_SCORE, difference_metric, mean_columns, order_metric, score_names, sweep_metric
 

@@ -11,7 +11,7 @@ import pytest
 from mlflow import MlflowClient
 
 from infra.browser import HOW_TO_GET_ONE, Browser, found, open_browser
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
 from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from sentdist.objectives.entropy import Entropy
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Bank, Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.specs import EncoderSpec, Training
+from sentdist.recipe.stages import Bank, Train
 from sentdist.store.store import ArtifactStore
 
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import ray
 
-from sentdist.execution.banks.owner import bank_owner
-from sentdist.execution.banks.reader import open_bank, order_of
 from sentdist.learning.bank import FileBank
+from sentdist.run.banks.owner import bank_owner
+from sentdist.run.banks.reader import open_bank, order_of
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage

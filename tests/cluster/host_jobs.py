@@ -11,13 +11,13 @@ import numpy as np
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sentdist.execution.banks.owner import list_banks
-from sentdist.execution.banks.reader import open_bank
-from sentdist.execution.board.events import StageEvent
-from sentdist.execution.cluster.connection import connect
 from sentdist.learning.bank import FileBank
-from sentdist.plan.stage import Json
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Json
+from sentdist.recipe.unroll import Plan
+from sentdist.run.banks.owner import list_banks
+from sentdist.run.banks.reader import open_bank
+from sentdist.run.board.events import StageEvent
+from sentdist.run.cluster.connection import connect
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -73,9 +73,9 @@ def planned(root: str, training: dict[str, Json], runtime: dict[str, Json]) -> t
 
 
 def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], bool]) -> None:
-    from sentdist.execution.board.client import BoardClient
-    from sentdist.execution.board.submissions import Submission
-    from sentdist.execution.build_stage import build_stage
+    from sentdist.run.board.client import BoardClient
+    from sentdist.run.board.submissions import Submission
+    from sentdist.run.build_stage import build_stage
 
     board = BoardClient(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
     with (Path(context.store.root).parent / "lines").open("w") as lines:

@@ -13,11 +13,11 @@ import pytest
 import ray
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.execution.banks.owner import BankFacts, bank_owner, list_banks, owner_name
-from sentdist.execution.banks.reader import ObjectStoreBank, open_bank, order_of
-from sentdist.execution.prometheus import BANK_BYTES
 from sentdist.learning.bank import FileBank
-from sentdist.plan.stages import Bank
+from sentdist.recipe.stages import Bank
+from sentdist.run.banks.owner import BankFacts, bank_owner, list_banks, owner_name
+from sentdist.run.banks.reader import ObjectStoreBank, open_bank, order_of
+from sentdist.run.prometheus import BANK_BYTES
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank

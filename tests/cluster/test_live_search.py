@@ -10,8 +10,8 @@ import pytest
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sentdist.execution.searching.in_process import search_in_process
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
+from sentdist.run.searching.in_process import search_in_process
 from sentdist.services.processes import free_port
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore

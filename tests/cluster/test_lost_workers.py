@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from sentdist.errors import SweepStopped
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
 from sentdist.stages.local import build_here
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.trained import assert_same_parameters
@@ -25,9 +25,9 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.execution.board.client import BoardClient, StoppedSweep, stop_sweeps
-    from sentdist.execution.board.submissions import Submission
-    from sentdist.execution.build_stage import build_stage
+    from sentdist.run.board.client import BoardClient, StoppedSweep, stop_sweeps
+    from sentdist.run.board.submissions import Submission
+    from sentdist.run.build_stage import build_stage
 
     data = write_data(tmp_path / "data")
     long: Json = {

@@ -9,7 +9,7 @@ import pytest
 from mlflow import MlflowClient
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.plan.stages import Train
+from sentdist.recipe.stages import Train
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep
 from sentdist.tracking import server as tracking_server

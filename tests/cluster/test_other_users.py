@@ -106,7 +106,7 @@ def servers() -> Iterator[Servers]:
 def _job(folder: Path, environment: dict[str, str]) -> tuple[str, str]:
     """Submit a job with what `sentdist submit` passes on; its output, and all command lines that could be read meanwhile."""
     passed_on = 'json.dumps({"env_vars": job_environment(os.environ)})'
-    code = f"import json, os; from sentdist.execution.jobs import job_environment; print({passed_on})"
+    code = f"import json, os; from sentdist.run.jobs import job_environment; print({passed_on})"
     job = "ray job submit --working-dir job --runtime-env .sentdist/job.json -- python job.py"
     seen: set[str] = set()
     with (folder / "job.log").open("w+") as log:

@@ -20,9 +20,9 @@ from sentdist.data.corpus import write_corpus
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError, ResourceError, StoreError
 from sentdist.learning.bank import FileBank
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.sections import Runtime
-from sentdist.plan.stages import Bank, Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -101,7 +101,7 @@ def object_store() -> Iterator[ArtifactStore]:
 def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.parallel.embed import embed_over_workers
+    from sentdist.run.parallel.embed import embed_over_workers
     from sentdist.stages.scores.build import build_scores
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
@@ -132,7 +132,7 @@ def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_enc
 
 def test_workers_make_the_bank_of_one_process(cluster: Any, tiny_encoder_dir: Path, object_store: ArtifactStore, tmp_path: Path) -> None:
     """On an object store; and what a worker raises arrives as it was."""
-    from sentdist.execution.parallel.shards import build_over_workers
+    from sentdist.run.parallel.shards import build_over_workers
     from sentdist.stages.sharded import body_of, build_in_shards
 
     here, there = (_with_inputs(store, tiny_encoder_dir) for store in (ArtifactStore(tmp_path / "store"), object_store))
@@ -155,10 +155,10 @@ def test_workers_make_the_bank_of_one_process(cluster: Any, tiny_encoder_dir: Pa
 def test_workers_find_what_one_process_finds_also_when_one_is_lost(
     cluster: Any, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sentdist.execution.parallel.embed import search_over_workers
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.plan.specs import EncoderUse
+    from sentdist.recipe.specs import EncoderUse
+    from sentdist.run.parallel.embed import search_over_workers
 
     draw = np.random.default_rng(0)
     path = tmp_path / "corpus.txt"

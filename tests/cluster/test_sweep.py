@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from sentdist.errors import ResourceError
-from sentdist.execution.prometheus import IN_FLIGHT, SENTENCES, STAGES
-from sentdist.plan.evaluation import overlaps_of
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.evaluation import overlaps_of
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan
+from sentdist.run.prometheus import IN_FLIGHT, SENTENCES, STAGES
 from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for
@@ -48,7 +48,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def grid(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The grid's plan, its store after the first submission, and the summary of that."""
-    from sentdist.execution.sweep import run_sweep
+    from sentdist.run.sweep import run_sweep
 
     plan, context = tiny_plan(grid_values(tiny_encoder_dir), data=data, store=tmp_path_factory.mktemp("store"))
     lines: list[str] = []
@@ -62,7 +62,7 @@ def trained(plan: Plan, objective: str) -> list[Train]:
 @pytest.fixture
 def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that asks the cluster for its board fails at once."""
-    from sentdist.execution import sweep
+    from sentdist.run import sweep
 
     def refuse(*_: object) -> None:
         raise AssertionError("a board was asked for")
@@ -76,7 +76,7 @@ sys.path.insert(0, {root!r})
 import ray
 from pathlib import Path
 from tests.support.tiny_data import tiny_plan
-from sentdist.execution.sweep import run_sweep
+from sentdist.run.sweep import run_sweep
 ray.init(address={address!r}, logging_level="ERROR", log_to_driver=False)
 plan, context = tiny_plan(json.loads({values!r}), data=Path({data!r}), store={store!r})
 run_sweep(plan, context, print_line=lambda line: print(line, flush=True))
@@ -106,7 +106,7 @@ def test_the_papers_grid_builds_3_entropy_encoders_not_6(grid: Any) -> None:
 def test_submitting_again_builds_nothing_and_a_mis_sized_request_is_refused_before_anything_starts(
     grid: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path
 ) -> None:
-    from sentdist.execution.sweep import run_sweep
+    from sentdist.run.sweep import run_sweep
 
     plan, context, first, _ = grid
     left = Path(context.store.base) / "running" / trained(plan, "rcl")[0].key  # as if its host was lost right after it was published
@@ -122,7 +122,7 @@ def test_submitting_again_builds_nothing_and_a_mis_sized_request_is_refused_befo
 
 
 def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encoder_dir: Path) -> None:
-    from sentdist.execution.sweep import run_sweep
+    from sentdist.run.sweep import run_sweep
 
     _, context, _, _ = grid
     wanted = grid_values(tiny_encoder_dir, seeds=[0, 1], sweep={"methods.rcl.phis": [PHIS[:1]]})
@@ -134,7 +134,7 @@ def test_one_more_seed_builds_only_what_is_new(grid: Any, data: Path, tiny_encod
 
 
 def test_a_killed_driver_loses_no_finished_stage(cluster: Any, data: Path, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    from sentdist.execution.sweep import run_sweep
+    from sentdist.run.sweep import run_sweep
 
     values = grid_values(tiny_encoder_dir, sweep={"methods.rcl.phis": [PHIS[:1], PHIS[:2]]})
     plan, context = tiny_plan(values, data=data, store=tmp_path / "store")

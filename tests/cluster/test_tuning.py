@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from sentdist.store.searches import RungReached, SearchEvent
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import outcome, tiny_search
@@ -28,8 +28,8 @@ def ends_at_the_second_rung(events: Sequence[SearchEvent]) -> None:
 def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
     from ray import tune
 
-    from sentdist.execution.searching.in_process import search_in_process
-    from sentdist.execution.searching.on_cluster import search_on_cluster
+    from sentdist.run.searching.in_process import search_in_process
+    from sentdist.run.searching.on_cluster import search_on_cluster
 
     data = write_data(tmp_path / "data")
     space: Json = {"training.learning_rate": {"choice": [1e-4, 1e-2, 1e30]}}  # the last one diverges

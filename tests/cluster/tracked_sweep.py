@@ -5,7 +5,7 @@ from __future__ import annotations
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.unroll import Plan
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking.tracker import Tracker

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import yaml
 
-from sentdist.execution.cluster import nodes
-from sentdist.execution.cluster.nodes import Node
+from sentdist.run.cluster import nodes
+from sentdist.run.cluster.nodes import Node
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "kuberay"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from tests.deploy.slurm import Slurm, slurm, why_no_slurm
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.waiting import wait_for

@@ -17,7 +17,7 @@ from typing import Any
 
 import yaml
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from tests.cluster.hosts import INTERFACE, RAY_PORT, ROOT, Hosts, hosts
 from tests.cluster.redis_host import PATIENT_S as FINDS_THE_HEAD_WITHIN_S
 from tests.cluster.redis_host import Redis, start_redis

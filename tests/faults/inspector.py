@@ -13,8 +13,8 @@ from typing import Any
 import ray
 from ray.util.placement_group import placement_group_table
 
-from sentdist.execution.banks.owner import bank_owner, list_banks, owner_name
-from sentdist.execution.cluster.connection import connect
+from sentdist.run.banks.owner import bank_owner, list_banks, owner_name
+from sentdist.run.cluster.connection import connect
 
 
 def census() -> dict[str, Any]:

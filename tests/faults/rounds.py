@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGKILL
 
-from sentdist.execution.banks.owner import PREFIX
-from sentdist.execution.board.client import BOARDS
+from sentdist.run.banks.owner import PREFIX
+from sentdist.run.board.client import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
 from tests.faults.environment import NUM_HOSTS, Environment, LookedAtLater
 from tests.faults.events import built_twice, recovery_s

@@ -23,7 +23,7 @@ from sentdist.data.own.split import HeldOut, sides_of
 from sentdist.data.relations import RelationSource, held_out_relations, join_relations
 from sentdist.data.retrieval import fold_of_queries
 from sentdist.data.sampler import epoch_batches
-from sentdist.plan.specs import Task
+from sentdist.recipe.specs import Task
 from sentdist.stages.tasks.loaded_task import drawn_rows
 
 GOLDEN = Path(__file__).parent / "draws.json"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import STAGES
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import STAGES
 from sentdist.store.record import Record, restored
 from tests.support.every_stage import one_of_each
 

@@ -16,7 +16,7 @@ import typer.main
 
 import sentdist
 from sentdist.cli.application import app
-from sentdist.plan.schema import recipe_schema
+from sentdist.recipe.schema import recipe_schema
 
 GOLDEN = Path(__file__).with_name("surface.txt")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.shipped import PAPERS
-from sentdist.plan.stage import Json
+from sentdist.recipe.shipped import PAPERS
+from sentdist.recipe.stage import Json
 from sentdist.report.citations import works_of_stages
 from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import cell_facts

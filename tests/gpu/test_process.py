@@ -20,10 +20,10 @@ from sentdist.learning.gather import GPU_BACKEND, _GatherRows
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderSpec, Training
+from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.store.store import ArtifactStore

@@ -16,8 +16,8 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.device_bank import DeviceBank, bank_stays, bytes_of_banks
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of, on_this_machine

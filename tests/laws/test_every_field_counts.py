@@ -12,9 +12,9 @@ import pytest
 
 from sentdist.errors import SentdistError
 from sentdist.frozen import Frozen
-from sentdist.plan.recipe import Recipe, recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.wording import parsed_yaml
+from sentdist.recipe.recipe import Recipe, recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.wording import parsed_yaml
 from tests.support.planning import RECIPES, plan_of
 
 SHIPPED = ["demo", "auxiliary", "sts_regression", "rse_sts", "supmpn_augmentation", "rcl_faq"]

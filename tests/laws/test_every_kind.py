@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sentdist.execution.plan_facts import bytes_beside_weights
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import STAGES, Bank
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import STAGES, Bank
+from sentdist.run.plan_facts import bytes_beside_weights
 from sentdist.stages.planning.device_forecast import operations_of
 from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
 from tests.support.every_stage import one_of_each, plan_of_all_kinds

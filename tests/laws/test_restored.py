@@ -7,9 +7,9 @@ import json
 
 import pytest
 
-from sentdist.plan.objectives import phi_of
-from sentdist.plan.stage import KEY_LENGTH, Stage
-from sentdist.plan.stages import STAGES, Bank, Overlap, Scores, Train
+from sentdist.recipe.objectives import phi_of
+from sentdist.recipe.stage import KEY_LENGTH, Stage
+from sentdist.recipe.stages import STAGES, Bank, Overlap, Scores, Train
 from sentdist.store import record
 from sentdist.store.record import MissingStage, Record, restored
 from tests.support.every_stage import one_of_each, plan_of_all_kinds, record_of, records_of

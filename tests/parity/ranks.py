@@ -17,8 +17,8 @@ from sentdist.learning.gradient_buckets import average_gradients
 from sentdist.learning.objective import Objective
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.objectives.objective_spec import Labels, LossInputs
-from sentdist.plan.checks import settled
-from sentdist.plan.recipe import objective_from_values
+from sentdist.recipe.checks import settled
+from sentdist.recipe.recipe import objective_from_values
 
 M, D, N = 12, 5, 2
 # Sums of a few dozen float64 terms of size e²⁰ at most, seen through a logarithm.

@@ -13,8 +13,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sentdist.execution.training import deepspeed_engine
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.engine import Engine, TorchEngine
@@ -26,8 +24,10 @@ from sentdist.objectives.channels import Channels
 from sentdist.objectives.learned.auxiliary import Adversaries, AuxiliaryLoss, AuxiliaryWeights
 from sentdist.objectives.learned.mlm import Vocabulary
 from sentdist.objectives.learned.regression import RegressionLoss
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
+from sentdist.run.training import deepspeed_engine
+from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
 from sentdist.stages.context import folder_of
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes

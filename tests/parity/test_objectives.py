@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sentdist.errors import DataError, RecipeError
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.supmpn import supmpn
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.recipe.objectives import OBJECTIVES
 from tests.parity.processes import run_in_processes
 from tests.parity.ranks import FLOAT64, M, ToyBank64, loss_and_gradients, made, toy_batch, toy_embeddings
 from tests.parity.wiring.declared import Rows

@@ -16,7 +16,7 @@ from sentdist.inference.export_formats import export_graph
 from sentdist.learning.encoder import onnx
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.plan.specs import EncoderUse
+from sentdist.recipe.specs import EncoderUse
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the extra [onnx] is not installed")

@@ -17,15 +17,15 @@ from safetensors.torch import load_file
 from torch import nn
 
 import sentdist.stages.train_setup
-from sentdist.execution.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.execution.training.rank import _make_tokens
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.optimization import Learner, Optimization, parameter_groups
 from sentdist.objectives.symmetric_info_nce import LOWEST
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Rung, Tokens, Train, to_share
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Rung, Tokens, Train, to_share
+from sentdist.recipe.unroll import Plan
+from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.run.training.rank import _make_tokens
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.rung_records import rung_score

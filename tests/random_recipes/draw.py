@@ -14,9 +14,9 @@ from pydantic.fields import FieldInfo
 
 from sentdist.families import POOLINGS
 from sentdist.objectives.objective_spec import Needs
-from sentdist.plan.objectives import OBJECTIVES
-from sentdist.plan.specs import Regularizers, Stopping, Training
-from sentdist.plan.stage import Json
+from sentdist.recipe.objectives import OBJECTIVES
+from sentdist.recipe.specs import Regularizers, Stopping, Training
+from sentdist.recipe.stage import Json
 from tests.support.graded_data import NLI, write_graded
 from tests.support.groups_data import PART, write_inference
 from tests.support.mask_tokens import maskable_encoder

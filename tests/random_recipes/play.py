@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 
 from sentdist.errors import DataError, RecipeError, SentdistError
 from sentdist.learning.engine import TorchEngine
-from sentdist.plan.objectives import terms_of
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.objectives import terms_of
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
 from sentdist.stages.rungs import file_bank

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan import corpora
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.recipe import corpora
+from sentdist.recipe.objectives import OBJECTIVES
 from tests.random_recipes import draw
 from tests.random_recipes.play import play
 from tests.support.planning import recipe_kind, section_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
 from sentdist.store.store import Artifact

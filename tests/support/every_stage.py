@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import STAGES, Encoded, Overlap, Rung, Scores, Tokens, Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import STAGES, Encoded, Overlap, Rung, Scores, Tokens, Train
+from sentdist.recipe.unroll import Plan
 from sentdist.store.record import Record
 from tests.support.planning import RECIPES, shipped_plan
 

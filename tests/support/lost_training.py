@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sentdist.execution.board.diagnosis import Heartbeat
-from sentdist.execution.board.events import StageEvent
-from sentdist.execution.board.submissions import EventSink
+from sentdist.run.board.diagnosis import Heartbeat
+from sentdist.run.board.events import StageEvent
+from sentdist.run.board.submissions import EventSink
 
 
 class HostLost(BaseException):

@@ -14,10 +14,10 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Bank, Scores, Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import Bank, Scores, Train
+from sentdist.recipe.unroll import Plan
 from sentdist.services.processes import free_port
 from sentdist.services.servers import write_ahead
 from sentdist.store.store import Artifact, ArtifactStore

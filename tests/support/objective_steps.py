@@ -23,9 +23,9 @@ from sentdist.learning.objective import Objective, Projected, WeightedSum
 from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.learned.auxiliary import Adversaries
 from sentdist.objectives.objective_spec import Labels, LossInputs
-from sentdist.plan.checks import settled
-from sentdist.plan.objectives import OBJECTIVES
-from sentdist.plan.recipe import objective_from_values
+from sentdist.recipe.checks import settled
+from sentdist.recipe.objectives import OBJECTIVES
+from sentdist.recipe.recipe import objective_from_values
 from tests.parity.target_tables import RandomTargets
 from tests.parity.wiring.reference import references
 from tests.parity.word_batches import NUM_SENTENCES, word_batches

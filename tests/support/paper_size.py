@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from sentdist.plan.recipe import load_recipe
-from sentdist.plan.resolver import Pin
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.recipe.recipe import load_recipe
+from sentdist.recipe.resolver import Pin
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.planning.device_forecast import Devices, device_forecast, parameters_by
 from tests.support.planning import RECIPES, FixedResolver
 

@@ -6,13 +6,13 @@ import copy
 from pathlib import Path
 from typing import get_args
 
-from sentdist.plan.corpora import SECTIONS
-from sentdist.plan.corpora.kind import CorpusStage, Section
-from sentdist.plan.recipe import Recipe, load_recipe, recipe_from_values
-from sentdist.plan.resolver import OwnPin, Pin
-from sentdist.plan.specs import OwnFileSection, OwnRows
-from sentdist.plan.stage import Json
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.recipe.corpora import SECTIONS
+from sentdist.recipe.corpora.kind import CorpusStage, Section
+from sentdist.recipe.recipe import Recipe, load_recipe, recipe_from_values
+from sentdist.recipe.resolver import OwnPin, Pin
+from sentdist.recipe.specs import OwnFileSection, OwnRows
+from sentdist.recipe.stage import Json
+from sentdist.recipe.unroll import Plan, unroll
 
 RECIPES = Path(__file__).parents[2] / "rayjobs" / "recipes"
 

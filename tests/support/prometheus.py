@@ -6,7 +6,7 @@ import re
 import time
 import urllib.request
 
-from sentdist.execution.prometheus import Metric
+from sentdist.run.prometheus import Metric
 
 
 def exported(metric: Metric) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from tests.support.tiny_data import PLACES, SUBJECTS, VERBS, tiny_values, write_data
 
 ENTAILMENT: dict[str, Json] = {"name": "entailment", "construction": "nli", "sources": [{"source": "nli/small"}]}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from sentdist.plan.search import Search
-from sentdist.plan.stage import Json
+from sentdist.recipe.search import Search
+from sentdist.recipe.stage import Json
 from sentdist.store.searches import (
     Finalist,
     FinalistsChosen,

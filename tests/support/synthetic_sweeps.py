@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sentdist.evaluation.sts import score_similarities
-from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.specs import Task
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.recipe.corpora.relations import LinkTask
+from sentdist.recipe.specs import Task
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.unroll import Plan, Trial
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 

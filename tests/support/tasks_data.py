@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.plan.evaluation import evaluation_of
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stages import Scores
+from sentdist.recipe.evaluation import evaluation_of
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.scores.build import build_scores

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.store import ArtifactStore

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sentdist.execution.searching.conductor import Conductor
-from sentdist.execution.searching.suggesters import TunedSuggester
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.suggestions import PlannedSearch, searched
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.suggestions import PlannedSearch, searched
+from sentdist.run.searching.conductor import Conductor
+from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.store.searches import SearchEvent, SearchRecord

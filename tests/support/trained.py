@@ -6,8 +6,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context
 
 # fp32 sums in another order (two half batches and a gather instead of one batch), carried through AdamW,

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sentdist import machine
-from sentdist.execution.health import cpu
 from sentdist.files import whole_file
 from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.run.health import cpu
 from sentdist.stages.context import environment
 
 

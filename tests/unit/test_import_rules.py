@@ -12,7 +12,7 @@ from typing import cast
 
 import pytest
 
-from sentdist.plan.objectives import OBJECTIVES
+from sentdist.recipe.objectives import OBJECTIVES
 
 ROOT = Path(__file__).parents[2]
 CROSSING = {"gather.py"}  # the only one that knows of other ranks
@@ -26,11 +26,11 @@ BUDGETS: dict[str, int] = {
     "cli": 2475,
     "data": 6120,
     "evaluation": 2954,
-    "execution": 8926,
+    "run": 8926,
     "inference": 2381,
     "learning": 8647,
     "objectives": 2143,
-    "plan": 6105,
+    "recipe": 6105,
     "report": 5052,
     "services": 801,
     "stages": 5015,
@@ -43,25 +43,25 @@ BUDGETS: dict[str, int] = {
 MAY_IMPORT: dict[str, set[str]] = {
     **{module: set() for module in FOR_ALL},
     "objectives": {"learning"},  # only where a loss is made: see below
-    "plan": {"objectives"},
-    "store": {"plan"},
+    "recipe": {"objectives"},
+    "store": {"recipe"},
     "learning": set(),
     "data": set(),
     "evaluation": set(),
-    "stages": {"objectives", "plan", "store", "learning", "data", "evaluation"},
-    "inference": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages"},
-    "tracking": {"plan", "store"},
-    "execution": {"objectives", "plan", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},
-    "report": {"objectives", "plan", "store", "evaluation"},
+    "stages": {"objectives", "recipe", "store", "learning", "data", "evaluation"},
+    "inference": {"objectives", "recipe", "store", "learning", "data", "evaluation", "stages"},
+    "tracking": {"recipe", "store"},
+    "run": {"objectives", "recipe", "store", "learning", "data", "evaluation", "stages", "inference", "tracking", "services"},
+    "report": {"objectives", "recipe", "store", "evaluation"},
     "services": set(),
-    "api": {"plan", "store", "learning", "data", "evaluation", "stages", "inference", "execution", "report", "tracking"},
+    "api": {"recipe", "store", "learning", "data", "evaluation", "stages", "inference", "run", "report", "tracking"},
     "__init__": {"api"},
 }  # cli, rayjobs and __main__: all
 
 # third party -> the only places that may import it.
 OWNED_BY: dict[str, set[str]] = {
-    "ray": {"execution"},
-    "deepspeed": {"execution"},
+    "ray": {"run"},
+    "deepspeed": {"run"},
     "mlflow": {"tracking"},
     "matplotlib": {"report"},
     "jinja2": {"report", "text"},
@@ -69,15 +69,15 @@ OWNED_BY: dict[str, set[str]] = {
     "markupsafe": {"report", "text"},
     "typer": {"cli", "rayjobs"},
     "rich": {"cli", "rayjobs"},
-    "torch": {"families", "objectives", "learning", "stages", "inference", "execution", "rayjobs"},
-    "transformers": {"objectives", "learning", "execution", "rayjobs"},
+    "torch": {"families", "objectives", "learning", "stages", "inference", "run", "rayjobs"},
+    "transformers": {"objectives", "learning", "run", "rayjobs"},
     "sentence_transformers": {"learning", "rayjobs", "tracking"},
     "onnx": {"learning"},
     "onnxruntime": {"learning"},
     "mteb": {"inference"},
     "datasets": {"data", "rayjobs"},  # rayjobs: the peer in the benchmark
-    "pydantic": {"frozen", "objectives", "plan", "store"},
-    "yaml": {"plan", "learning"},
+    "pydantic": {"frozen", "objectives", "recipe", "store"},
+    "yaml": {"recipe", "learning"},
 }
 
 
@@ -207,19 +207,19 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
 @pytest.mark.parametrize(
     ("module", "forbidden"),
     [
-        ("sentdist.plan.unroll", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers")),
+        ("sentdist.recipe.unroll", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers")),
         ("sentdist.store.sweep", ("torch", "ray", "mlflow", "transformers")),
         ("sentdist", ("torch", "ray", "mlflow", "pyarrow", "numpy", "transformers", "pydantic", "yaml", "typer")),
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
-        ("sentdist.execution.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.execution.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.execution.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
-        ("sentdist.execution.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
-        ("sentdist.execution.parallel.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
+        ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
+        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
+        ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.execution.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
+        ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
         ("sentdist.stages.tasks.load", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
         ("sentdist.stages.scores.build", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],

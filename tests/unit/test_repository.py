@@ -56,7 +56,7 @@ SECRETS = (".sentdist/ray_token", ".sentdist/mlflow_password", ".venv/bin/python
 LEFT_OUT = (
     *SECRETS,
     "data/private.csv",
-    "sentdist/plan/__pycache__/stage.pyc",
+    "sentdist/recipe/__pycache__/stage.pyc",
     "tests/unit/test_images.py",
     "notes.txt",
     "infra/LOG.md.swp/.env",

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from sentdist.errors import RecipeError, counted, did_you_mean, duration
 from sentdist.machine import GPUS
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.specs import EncoderSpec, LexicalSpec
-from sentdist.plan.stage import Stage, as_number, longest_path
-from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.specs import EncoderSpec, LexicalSpec
+from sentdist.recipe.stage import Stage, as_number, longest_path
+from sentdist.recipe.stages import Bank, Scores, Targets, Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.planning.worker_memory import encoder_size, sentences_at_a_time, sentences_of_a_worker
 from sentdist.store.record import Record
 

@@ -14,17 +14,17 @@ from sentdist.data.sources.mirror import address_of
 from sentdist.errors import EncoderError, RecipeError, listed
 from sentdist.frozen import MOST_LETTERS, NAME
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
-from sentdist.plan.corpora.own import own_section
-from sentdist.plan.evaluation import evaluation_of
-from sentdist.plan.recipe import Recipe
-from sentdist.plan.resolver import OwnPin
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores
-from sentdist.plan.suggestions import PlannedSearch, searched
-from sentdist.plan.tune_recipe import TuneRequest
-from sentdist.plan.unroll import Plan, unroll
+from sentdist.recipe.corpora.own import own_section
+from sentdist.recipe.evaluation import evaluation_of
+from sentdist.recipe.recipe import Recipe
+from sentdist.recipe.resolver import OwnPin
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores
+from sentdist.recipe.suggestions import PlannedSearch, searched
+from sentdist.recipe.tune_recipe import TuneRequest
+from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.stages.planning.task_contents import contents_of, search_with_contents, with_contents

@@ -37,9 +37,9 @@ from sentdist.learning.encoder.declared import (
     prompts_left_out,
 )
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
-from sentdist.plan.resolver import OwnPin, Pin
-from sentdist.plan.specs import EncoderSpec, OwnFileSection, OwnRows
-from sentdist.plan.stages import tokens_in
+from sentdist.recipe.resolver import OwnPin, Pin
+from sentdist.recipe.specs import EncoderSpec, OwnFileSection, OwnRows
+from sentdist.recipe.stages import tokens_in
 
 SAVE = "Give a folder written by save_pretrained."
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit

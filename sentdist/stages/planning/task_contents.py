@@ -13,13 +13,13 @@ from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_no
 from sentdist.data.sources.hub import PREFIX
 from sentdist.errors import DataError, counted, hub_trouble
 from sentdist.files import code_digest
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.specs import Task
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Bank, Scores, Targets, Train
-from sentdist.plan.suggestions import PlannedSearch
-from sentdist.plan.task_kinds import TASK_KINDS, ChosenTask, ScoredTask, is_own_task, published_items
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.specs import Task
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Bank, Scores, Targets, Train
+from sentdist.recipe.suggestions import PlannedSearch
+from sentdist.recipe.task_kinds import TASK_KINDS, ChosenTask, ScoredTask, is_own_task, published_items
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from math import erf, exp, log, sqrt
 
 from sentdist.families import configured, family_of, is_gated
 from sentdist.learning.bank_shape import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE, MOST_ROWS, BankShape, bytes_together, longest_tile
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderSpec
-from sentdist.plan.stages import Train
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderSpec
+from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import embedding_width, encoder_configuration
 

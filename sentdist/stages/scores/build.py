@@ -22,10 +22,10 @@ from sentdist.evaluation.relational import BY, relation_cosines
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.learning.relation_file import Relations
 from sentdist.objectives.channels import Channels
-from sentdist.plan.specs import EncoderSpec, LexicalSpec, Probes
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Probes
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.stages.context import Context, commit, folder_of
 from sentdist.stages.scores.embed_sentences import Embed, EmbeddedTasks, MakeEmbed, embed_here
 from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer, Scorer, saved_scorer

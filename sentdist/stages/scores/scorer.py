@@ -12,7 +12,7 @@ import numpy as np
 from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
 from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.specs import RelationalScoring
+from sentdist.recipe.specs import RelationalScoring
 
 if TYPE_CHECKING:
     from sentdist.learning.objective import Objective

@@ -15,7 +15,7 @@ from sentdist.errors import DataError, brief, counted
 from sentdist.evaluation.classification import check_folds, cross_validated, pair_features, score_clusters, split_classified, split_rows
 from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_dev, senteval_split
 from sentdist.evaluation.nearest import Lexical
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask
+from sentdist.recipe.task_kinds import ClassificationTask, ClusteringTask
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, labelled_rows, no_word_score
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from sentdist.data.checked_rows import Pairs
-from sentdist.plan.specs import OwnRows, Task
-from sentdist.plan.task_kinds import ScoredTask, TripletTask
+from sentdist.recipe.specs import OwnRows, Task
+from sentdist.recipe.task_kinds import ScoredTask, TripletTask
 from sentdist.stages.context import own_groups, own_queries, read_own
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tasks.retrieval import LoadedRetrieval

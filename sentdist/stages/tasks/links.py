@@ -13,7 +13,7 @@ from sentdist.data.leaks import TaskTexts
 from sentdist.data.relations import HeldOutTriples, held_out_relations
 from sentdist.evaluation.nearest import Lexical, word_scores
 from sentdist.evaluation.relational import LinkPrediction, rank_links, score_links
-from sentdist.plan.corpora.relations import LinkTask
+from sentdist.recipe.corpora.relations import LinkTask
 from sentdist.stages.corpora import relation_sources
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore

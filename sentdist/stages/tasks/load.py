@@ -10,7 +10,7 @@ from typing import Any
 
 from sentdist.data.sources.hub import check_pinned
 from sentdist.data.sources.mirror import data_folder
-from sentdist.plan.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
+from sentdist.recipe.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
 
 MODULES = {  # of kinds that share one

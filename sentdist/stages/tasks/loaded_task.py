@@ -15,8 +15,8 @@ from sentdist.data.leaks import TaskTexts
 from sentdist.data.sampler import shuffled
 from sentdist.errors import RecipeError
 from sentdist.evaluation.nearest import Lexical
-from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import ClassificationTask, ClusteringTask, ParaphraseTask, is_own_task
+from sentdist.recipe.specs import Task
+from sentdist.recipe.task_kinds import ClassificationTask, ClusteringTask, ParaphraseTask, is_own_task
 from sentdist.stages.scores.scorer import Scorer
 
 

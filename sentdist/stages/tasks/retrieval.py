@@ -27,8 +27,8 @@ from sentdist.evaluation.retrieval import (
     score_ranking,
 )
 from sentdist.evaluation.sts import paired_cosines
-from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import ForumsTask, RerankingTask
+from sentdist.recipe.specs import Task
+from sentdist.recipe.task_kinds import ForumsTask, RerankingTask
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows
 

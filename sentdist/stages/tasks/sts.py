@@ -16,8 +16,8 @@ from sentdist.errors import DataError, counted
 from sentdist.evaluation.geometry import Geometry, measure_geometry
 from sentdist.evaluation.nearest import Lexical
 from sentdist.evaluation.sts import jaccard_scores, score_paraphrases, score_similarities
-from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import GeometryTask, ParaphraseTask, TripletTask, is_own_task
+from sentdist.recipe.specs import Task
+from sentdist.recipe.task_kinds import GeometryTask, ParaphraseTask, TripletTask, is_own_task
 from sentdist.stages.scores.scorer import RelationalScorer, Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore, drawn_rows, labelled_rows, no_word_score
 

@@ -17,9 +17,9 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.learning.bank import FileBank
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.rungs import file_bank

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from tests.parity.wiring.declared import Case, O, cases_of
 from tests.parity.wiring.product import STEPS, STILL, Place, opened, recipe_values, rows_of, run, start_of
 from tests.parity.wiring.reference import Student

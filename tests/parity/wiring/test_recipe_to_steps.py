@@ -20,8 +20,8 @@ from sentdist.learning.encoder.pooling import Dropout
 from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
-from sentdist.plan.stage import Json, topological
-from sentdist.plan.stages import Scores
+from sentdist.recipe.stage import Json, topological
+from sentdist.recipe.stages import Scores
 from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.scores.build import build_scores

@@ -18,13 +18,13 @@ import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
 from sentdist.api.recipes import as_file
 from sentdist.cli import app
-from sentdist.execution import build_recipe
 from sentdist.inference.arguments import given_data, given_store
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
+from sentdist.run import build_recipe
 from sentdist.stages.planning import planned
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 import sentdist
 from sentdist import machine
 from sentdist.cli import app, summary
-from sentdist.execution import build_recipe
+from sentdist.run import build_recipe
 from sentdist.store.garbage import forecast
 from sentdist.store.searches import RungReached, SearchTrial, load_search
 from sentdist.store.store import ArtifactStore

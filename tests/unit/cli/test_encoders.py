@@ -20,8 +20,8 @@ from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, write_relations
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderUse
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderUse
 from sentdist.stages.devices import on_this_machine
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 

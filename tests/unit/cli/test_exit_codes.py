@@ -20,12 +20,12 @@ from typer.testing import CliRunner, Result
 from sentdist.cli import app, recipes, summary
 from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.evaluation.significance import Difference
-from sentdist.execution import build_recipe
-from sentdist.execution.cluster import connection
-from sentdist.plan.stage import Json
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.recipe.stage import Json
+from sentdist.recipe.unroll import Plan, Trial
 from sentdist.report import page_head, sweep_report
 from sentdist.report.comparisons import Comparison
+from sentdist.run import build_recipe
+from sentdist.run.cluster import connection
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
 from tests.support.planning import RECIPES

@@ -17,9 +17,9 @@ from typer.testing import CliRunner, Result
 from sentdist.cli import app
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, most_tokens, named_prompts
-from sentdist.plan.recipe import load_recipe
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stages import Train
+from sentdist.recipe.recipe import load_recipe
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stages import Train
 from sentdist.report import encoder_card
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps

@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist.cli import app, train
 from sentdist.errors import RecipeError
-from sentdist.execution.build_recipe import LocalBackend
-from sentdist.execution.tuning import Tuning
-from sentdist.plan.recipe import load_recipe
+from sentdist.recipe.recipe import load_recipe
+from sentdist.run.build_recipe import LocalBackend
+from sentdist.run.tuning import Tuning
 from sentdist.stages.planning.planned import place_of, split_commit
 from tests.support.tiny_encoders import declares_cls
 

@@ -15,9 +15,9 @@ from sentdist.cli.printing import sentence_progress
 from sentdist.cli.recipes import job_command
 from sentdist.cli.summary import terminal_page
 from sentdist.errors import DataError, StoreError
-from sentdist.execution.board.events import StageEvent
-from sentdist.execution.plan_facts import SweepProgress
 from sentdist.inference.opening import IN_A_JOB, store_root
+from sentdist.run.board.events import StageEvent
+from sentdist.run.plan_facts import SweepProgress
 
 
 def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(

@@ -23,11 +23,11 @@ from sentdist import cli
 from sentdist.cli import app
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
-from sentdist.execution import health
-from sentdist.execution.banks import owner
-from sentdist.execution.board import client
-from sentdist.execution.cluster import connection, nodes
 from sentdist.report import paper_page, sweep_report
+from sentdist.run import health
+from sentdist.run.banks import owner
+from sentdist.run.board import client
+from sentdist.run.cluster import connection, nodes
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.store import searches
@@ -67,7 +67,7 @@ OF_FILE: Found = {
 }  # fmt: skip
 SAME = SimpleNamespace(stage=SimpleNamespace(key="same"), notes=(), prompts=())
 LOADED = SimpleNamespace(with_prompt=lambda text: SimpleNamespace(query_prompt=text))
-SHARED, LOAD = "sentdist.execution.parallel.sharing:shared_out", "sentdist.inference.ready_encoder:LoadedEncoder.load"
+SHARED, LOAD = "sentdist.run.parallel.sharing:shared_out", "sentdist.inference.ready_encoder:LoadedEncoder.load"
 REQUEST, SCORES = "sentdist.stages.planning.planned:own_request", "sentdist.inference.planned_scores:PlannedScores.of"
 TO_SEARCH = {SHARED: nullcontext(None), LOAD: LOADED, "sentdist.inference.nearest:SearchedFiles.check": None}
 
@@ -75,13 +75,13 @@ REACHES = [
     Reach(f"plan {ON_RECIPE}", {PLANNED: END}, OF_RECIPE),
     Reach(f"sweep {ON_RECIPE} --no-grid", {PLANNED: END}, OF_RECIPE | {"--no-grid": ("0.sweep", {})}),
     Reach(f"sweep {DEMO} --local --store TMP", {"sentdist.cli.recipes:build_within": END}, {"--local": ("0.2", None)}),
-    Reach(f"submit {DEMO} --set seeds=[7]", {"sentdist.execution.jobs:use_servers_of": None, "sentdist.execution.jobs:submit_sweep": END},
+    Reach(f"submit {DEMO} --set seeds=[7]", {"sentdist.run.jobs:use_servers_of": None, "sentdist.run.jobs:submit_sweep": END},
           {"--set": ("1.0", f"rayjobs.sweep {DEMO} --set 'seeds=[7]'")}),
     Reach(f"train {ON_FILE} --store here", {REQUEST: None, "sentdist.api.recipes:trained_here": END},
           OF_FILE | {"--out": ("out", Path("here")), "--store": ("store", "here")}),
     Reach(f"tune {ON_FILE} --budget 30m --trials 3 --methods contrastive,rcl --name mine --local",
           {REQUEST: SimpleNamespace(asked=SimpleNamespace(recipe_name="mine", file="f")), "sentdist.cli.train:_check_folder": None,
-           "sentdist.execution.tuning:Tuning": END},
+           "sentdist.run.tuning:Tuning": END},
           OF_FILE | {"--budget": ("hours", 0.5), "--trials": ("trials", 3), "--methods": ("methods", ["contrastive", "rcl"]), "--name": ("name", "mine"),
                      "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "LocalBackend")}),
     Reach(f"evaluate {USED} --tasks stsb,scenes-faq --workers 3 --data TMP --store TMP/store", {SCORES: END},
@@ -109,7 +109,7 @@ REACHES = [
                     "-k": ("depth", 3), "--relation": ("2.a", 2.0), "--queries": ("1.0", "one dog"), "--workers": ("workers", 3)}),
     Reach(f"export {USED} --out new", {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.api.encoders:export_encoder": END},
           OF_USE | {"--out": ("1.1", Path("new"))}),
-    Reach("stop --all", {"sentdist.execution.cluster.connection:connect": None, "sentdist.execution.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
+    Reach("stop --all", {"sentdist.run.cluster.connection:connect": None, "sentdist.run.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
     Reach("report mine --rebuild-mlflow --store TMP", {"sentdist.tracking.tracker:rebuild": END}, {"--rebuild-mlflow": ("0.2", "mine")}),
     Reach("report --paper rcl --store TMP --out here", {"sentdist.report.paper_page:report_paper": END}, {"--paper": ("0.1", "rcl")}),
     Reach("up --cpus 2 --gpus 0", {"sentdist.services.state:state_of": SimpleNamespace(), "sentdist.services.servers:up": END},

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Train
 from sentdist.store.store import RECORD, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 

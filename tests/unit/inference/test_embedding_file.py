@@ -12,7 +12,7 @@ import pytest
 from sentdist.errors import DataError
 from sentdist.inference.embedding_file import SUFFIXES, check_made_by, embedding_writer, open_embeddings
 from sentdist.inference.export import check_output
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 
 FACTS: dict[str, Json] = {"encoder": "sha256:1", "pooling": "mean", "max_length": 40}
 

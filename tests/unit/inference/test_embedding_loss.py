@@ -13,8 +13,8 @@ from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
 from sentdist.objectives.rcl import regulators
 from sentdist.objectives.supmpn import supmpn
-from sentdist.plan.objectives import OBJECTIVES
-from sentdist.plan.stage import Json
+from sentdist.recipe.objectives import OBJECTIVES
+from sentdist.recipe.stage import Json
 
 B, D, N = 6, 5, 2
 CLOSE = {"rtol": 1e-12, "atol": 1e-12}  # float64, sums of a few dozen terms of size 1

@@ -18,7 +18,7 @@ from sentdist.cli import app
 from sentdist.errors import DataError
 from sentdist.evaluation.sts import paired_cosines, score_similarities
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.plan.specs import EncoderUse
+from sentdist.recipe.specs import EncoderUse
 
 pytestmark = pytest.mark.skipif(find_spec("mteb") is None, reason="the extra mteb is not installed")  # importing it takes seconds
 

@@ -22,7 +22,7 @@ from sentdist.learning.bank import FileBank
 from sentdist.learning.device_bank import bank_stays, bytes_of_banks, on_device
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import local_rows
-from sentdist.plan.sections import Runtime
+from sentdist.recipe.sections import Runtime
 from sentdist.stages import banks
 from sentdist.stages.banks import BankBody, placed
 from sentdist.stages.context import Context

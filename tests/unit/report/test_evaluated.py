@@ -11,7 +11,7 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Scored
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, score_lines, scored, verdict
 

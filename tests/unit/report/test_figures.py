@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import figures
 from sentdist.report.comparisons import References
 from sentdist.report.method_figures import LINK_HEADER, link_rows, means_table, relation_drawings

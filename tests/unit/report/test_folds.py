@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.plan.unroll import Trial
+from sentdist.recipe.unroll import Trial
 from sentdist.report.printed import fold_means
 from sentdist.report.score_rows import means_over_folds
 from sentdist.report.sweep_report import Report, report_sweep

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.plan.specs import EncoderSpec
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.specs import EncoderSpec
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows

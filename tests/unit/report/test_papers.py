@@ -12,16 +12,16 @@ from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.supmpn import SupMPN
-from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus, GroupPart
-from sentdist.plan.corpora.kind import CorpusStage
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.objectives import AnyObjective, Sum, Term
-from sentdist.plan.shipped import PAPERS
-from sentdist.plan.specs import EncoderSpec, View
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.tasks import TASKS
+from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus, GroupPart
+from sentdist.recipe.corpora.kind import CorpusStage
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.objectives import AnyObjective, Sum, Term
+from sentdist.recipe.shipped import PAPERS
+from sentdist.recipe.specs import EncoderSpec, View
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.tasks import TASKS
 from sentdist.report.citations import CITATIONS, givers
 from sentdist.report.paper_page import report_paper, shown_tables
 from sentdist.report.printed import STS_COLUMNS, tables_of

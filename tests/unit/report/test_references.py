@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.unroll import Trial
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.unroll import Trial
 from sentdist.report import tables
 from sentdist.report.comparisons import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows

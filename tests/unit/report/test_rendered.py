@@ -12,7 +12,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from sentdist.errors import StoreError
-from sentdist.plan.stages import Scores, Train
+from sentdist.recipe.stages import Scores, Train
 from sentdist.report.encoder_card import encoder_card
 from sentdist.report.sweep_report import Report, keep_report, report_sweep
 from sentdist.report.sweep_rows import sweep_rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.wording import value_text
+from sentdist.recipe.wording import value_text
 from sentdist.report.search import BUDGET_HEADER, MOST_TRIALS, SearchPart, search_facts, search_part
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.store.searches import Finalist, SearchRecord, append_event

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
-from sentdist.plan.task_kinds import TASK_KINDS
-from sentdist.plan.unroll import Plan, Trial, unroll
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
+from sentdist.recipe.task_kinds import TASK_KINDS
+from sentdist.recipe.unroll import Plan, Trial, unroll
 from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_sentence
 from sentdist.report.sweep_report import report_sweep

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.data.leaks import TaskTexts, shared_groups
 from sentdist.evaluation.items import joint_groups
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
 from tests.support.tasks_data import evaluated, write_table

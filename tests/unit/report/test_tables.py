@@ -17,7 +17,7 @@ from scipy.stats import ttest_rel
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
-from sentdist.plan.task_kinds import TASK_KINDS
+from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE, Comparison, in_words, table_columns
 from sentdist.report.leaks import Leaked
 from sentdist.report.page_head import finding

@@ -10,8 +10,8 @@ import torch
 from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
 from sentdist.stages.local import build_here
 from sentdist.stages.train import TrainSession
 from tests.support.mask_tokens import maskable_encoder

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.plan.sections import Runtime
-from sentdist.plan.stages import Bank, Train
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.stages import Bank, Train
 from sentdist.stages import devices
 from sentdist.stages.devices import device_of, on_this_machine
 from sentdist.stages.gpu_memory import check_precisions

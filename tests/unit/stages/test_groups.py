@@ -8,8 +8,8 @@ import pytest
 
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.plan.corpora.groups import Augmentation, GroupedCorpus
-from sentdist.plan.stage import Json
+from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus
+from sentdist.recipe.stage import Json
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.corpora import rewording
 from sentdist.stages.local import build_here

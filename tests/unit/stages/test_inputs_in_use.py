@@ -14,10 +14,10 @@ import pytest
 from sentdist.data.sources.hub import check_pinned, inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.loop import StepReport
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.specs import Task
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.specs import Task
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.corpora import build_corpus_stage
 from sentdist.stages.local import build_all

@@ -12,7 +12,7 @@ from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.sources.hub import inspect_source
 from sentdist.errors import DataError
-from sentdist.plan.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
+from sentdist.recipe.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE
 from sentdist.stages.tasks.classification import load_clustering
 from sentdist.stages.tasks.load import load_task

@@ -10,7 +10,7 @@ import yaml
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
 from tests.support.tiny_data import tiny_values, write_data
 
 ON_ITS_TEST: dict[str, Json] = {"source": "sts/stsb", "split": "test", "columns": ["sentence1", "sentence2"]}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.plan.recipe import load_recipe
-from sentdist.plan.stages import Train
+from sentdist.recipe.recipe import load_recipe
+from sentdist.recipe.stages import Train
 from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
 from sentdist.stages.planning.planned import planned_recipe

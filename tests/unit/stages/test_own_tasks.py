@@ -20,9 +20,9 @@ from sentdist.evaluation.geometry import postprocess
 from sentdist.evaluation.items import items_of
 from sentdist.evaluation.nearest import word_scores
 from sentdist.evaluation.retrieval import average_precisions
-from sentdist.plan.specs import Task
-from sentdist.plan.task_kinds import ForumsTask, RerankingTask
-from sentdist.plan.task_names import named_task
+from sentdist.recipe.specs import Task
+from sentdist.recipe.task_kinds import ForumsTask, RerankingTask
+from sentdist.recipe.task_names import named_task
 from sentdist.stages.context import Context
 from sentdist.stages.scores.build import mean_of_parts
 from sentdist.stages.scores.embed_sentences import shown_hits

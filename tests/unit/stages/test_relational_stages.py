@@ -14,11 +14,11 @@ from sentdist.data.relations import HeldOutTriples
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.declared import ends_in_normalize
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.plan.corpora.relations import LinkTask
-from sentdist.plan.recipe import recipe_from_values
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Scores, Train
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.corpora.relations import LinkTask
+from sentdist.recipe.recipe import recipe_from_values
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Scores, Train
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.scores.scorer import CosineScorer
 from sentdist.stages.tasks.links import LoadedLinks

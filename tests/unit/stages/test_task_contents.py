@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.plan.recipe import Recipe, recipe_from_values
-from sentdist.plan.specs import EncoderUse
-from sentdist.plan.stage import Json
-from sentdist.plan.task_names import OWN_KINDS
-from sentdist.plan.unroll import Plan
+from sentdist.recipe.recipe import Recipe, recipe_from_values
+from sentdist.recipe.specs import EncoderUse
+from sentdist.recipe.stage import Json
+from sentdist.recipe.task_names import OWN_KINDS
+from sentdist.recipe.unroll import Plan
 from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import ArtifactStore

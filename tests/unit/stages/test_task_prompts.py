@@ -16,8 +16,8 @@ from sentdist.inference.planned_scores import PlannedScores
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.write_folder import EncoderCard
-from sentdist.plan.specs import AskedPrompts, EncoderUse
-from sentdist.plan.stages import Encoded
+from sentdist.recipe.specs import AskedPrompts, EncoderUse
+from sentdist.recipe.stages import Encoded
 from sentdist.store.store import ArtifactStore
 from tests.parity.wiring.fields import covers
 from tests.support.tasks_data import write_table

@@ -12,7 +12,7 @@ import pytest
 from sentdist.errors import DataError, EncoderError
 from sentdist.learning.encoder import tokens
 from sentdist.learning.encoder.tokens import TokenTable, token_ids
-from sentdist.plan.stages import Tokens, Train
+from sentdist.recipe.stages import Tokens, Train
 from sentdist.stages import train_setup
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here

@@ -21,7 +21,7 @@ from sentdist.learning.gather import local_rows
 from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
-from sentdist.plan.stages import Train
+from sentdist.recipe.stages import Train
 from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import RankBatches, Ranks, load_start_tokenizer

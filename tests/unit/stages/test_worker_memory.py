@@ -13,10 +13,10 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.sections import Runtime
-from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stages import Bank, Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.sections import Runtime
+from sentdist.recipe.specs import EncoderSpec, Training
+from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.stages.gpu_memory import explain_full_gpu
 from sentdist.stages.planning.resolve import encoder_configuration

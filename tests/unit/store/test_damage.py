@@ -17,9 +17,9 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.errors import ArtifactLost, StoreError
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.stage import Json
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
 from sentdist.store import copies
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, dependents, orphans

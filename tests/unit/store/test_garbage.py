@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.stages import Train
 from sentdist.store import garbage
 from sentdist.store.copies import IN_USE_S, make_room
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans

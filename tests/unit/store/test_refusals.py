@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from sentdist.errors import StoreError
-from sentdist.plan.corpora.rows import RowsCorpus
+from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep

@@ -14,10 +14,10 @@ from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.plan.corpora.rows import RowsCorpus
-from sentdist.plan.specs import EncoderSpec, Training
-from sentdist.plan.stage import Stage
-from sentdist.plan.stages import Train
+from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.recipe.specs import EncoderSpec, Training
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Train
 from sentdist.store import object_storage
 from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, orphans

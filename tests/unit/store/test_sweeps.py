@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.plan.stage import Json, Stage
-from sentdist.plan.stages import Bank, Train
-from sentdist.plan.unroll import Plan, Trial
+from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stages import Bank, Train
+from sentdist.recipe.unroll import Plan, Trial
 from sentdist.store.chosen import cells_by_dev, dev_chooses
 from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore

@@ -16,8 +16,8 @@ from unittest.mock import Mock
 import pytest
 
 from sentdist.errors import RecipeError, ResourceError
-from sentdist.execution.health import examine
-from sentdist.plan.stage import Json
+from sentdist.recipe.stage import Json
+from sentdist.run.health import examine
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.tracking import server as tracking_server

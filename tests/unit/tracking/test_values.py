@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sentdist.plan.stage import Json
-from sentdist.plan.tasks import TASK_GROUPS
+from sentdist.recipe.stage import Json
+from sentdist.recipe.tasks import TASK_GROUPS
 from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore

@@ -1,1 +1,0 @@
-"""Recipes, stages and plans. `sentdist.plan(recipe)` is `sentdist.api.plan`."""

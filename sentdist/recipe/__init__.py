@@ -1,0 +1,1 @@
+"""What to make: recipes, stages and plans."""

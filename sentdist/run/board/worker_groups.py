@@ -1,0 +1,308 @@
+"""Assign stages to worker groups, which stay and share one start-up (libraries, device, process group) between several stages.
+
+A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; an idle group is sent away as soon as other work
+waits for room, so that no work waits for resources held by a waiting group.
+
+If groups have devices of unequal speed, a stage waits for a fast busy one if it ends sooner there than on a slow idle one: otherwise the
+last training of a chain would often begin on the slowest device, and all would wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sentdist.recipe.stage import Stage
+from sentdist.run.board.submissions import BackgroundTasks, Submission
+from sentdist.run.board.watchdog import GroupLostError, Speeds
+from sentdist.run.demand import Demand
+from sentdist.store.store import Artifact
+
+LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second
+GRACE_S = 0.5  # an idle group waits this long even if others wait for room: requests follow the last answer
+LOOKS_AGAIN_S = 5.0  # after which a stage that waits for a fast device may take a slow one after all, if the fast one is late
+MARGIN = 1.25  # a stage waits for a busy device only if the idle one would take this many times as long: times are estimates
+CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to end a group
+
+
+class NoGroupError(Exception):
+    """The last group that could build a stage is gone; it is built without one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """A stage that a group must build. number: of the order within its group, from 1."""
+
+    number: int
+    stage: Stage
+    submission: Submission
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartedGroup:
+    """A started group. ended: returns when it has left, raises the error that ended it. abort: ends it by force."""
+
+    ended: Awaitable[None]
+    abort: Callable[[], Awaitable[None]]
+
+
+StartGroup = Callable[[str, Demand], StartedGroup]  # with the name of the group
+
+
+@dataclass(kw_only=True, eq=False)
+class _Waiting:
+    """A stage that waits for a group, then for the group's answer. distance: stages between it and a requested stage."""
+
+    stage: Stage
+    submission: Submission
+    demand: Demand
+    distance: int
+    answer: asyncio.Future[Artifact]
+
+
+@dataclass(kw_only=True, eq=False)
+class _Group:
+    """A group and its current work. device: of its first worker. began_at: when it took its order, by the loop's clock."""
+
+    name: str
+    demand: Demand
+    started: StartedGroup
+    device: str = ""
+    began_at: float | None = None
+    work: _Waiting | None = None
+    order: Order | None = None
+    has_begun: bool = False
+    is_up: bool = False  # its first worker has asked for an order
+    is_leaving: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_idle(self) -> bool:
+        return self.work is None and not self.is_leaving
+
+    @property
+    def number(self) -> int:
+        """Number of the last order; 0 before the first."""
+        return 0 if self.order is None else self.order.number
+
+    def give(self, work: _Waiting) -> None:
+        self.work, self.has_begun, self.began_at = work, False, None
+        self.order = Order(number=self.number + 1, stage=work.stage, submission=work.submission)
+        self.tell()
+
+    def tell(self) -> None:
+        """Wake all that wait for news of this group."""
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class WorkerGroups:
+    """The groups of a board, and the stages that wait for one, longest remaining path first. Lives in the board's event loop."""
+
+    def __init__(self, start: StartGroup, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
+        """is_wanted: whether a stage that is built without a group waits for room on the cluster."""
+        self._start, self._is_wanted, self._linger_s = start, is_wanted, linger_s
+        self._groups: dict[str, _Group] = {}
+        self._line: list[_Waiting] = []
+        self._numbers = itertools.count(1)
+        self._speeds = Speeds()
+        self._looks_again = False
+        self._background = BackgroundTasks()
+
+    def can_build(self, demand: Demand, *, now: bool = False) -> bool:
+        """Return True if a group (with `now`, an idle one) could build a stage of this demand."""
+        return any(_fits(group, demand) and (group.is_idle or not now) for group in self._groups.values())
+
+    async def build(self, stage: Stage, submission: Submission, demand: Demand, *, distance: int = 0) -> Artifact:
+        """Build a stage by an idle group, by a new one if it needs one and the limit allows it, else by the first free one.
+
+        Raises:
+            NoGroupError: a stage that needs no group waited for one, and none is left.
+            Exception: the stage's body raised it, or it ended the group.
+        """
+        answer: asyncio.Future[Artifact] = asyncio.get_running_loop().create_future()
+        work = _Waiting(stage=stage, submission=submission, demand=demand, distance=distance, answer=answer)
+        self._line.append(work)
+        self._assign()
+        try:
+            return await work.answer
+        finally:
+            if work in self._line:
+                self._line.remove(work)
+            for group in [group for group in self._groups.values() if group.work is work]:  # the caller was cancelled
+                await self._end(group, by_force=True)
+
+    async def next_order(self, name: str, after: int, *, is_first: bool, device: str) -> Order | None:
+        """Wait for the order after number `after`; return None if the group must leave. device: of the worker.
+
+        The first worker gets an order at once; the others get it when the first one calls them, which it does only for common work.
+        """
+        if is_first and name in self._groups:
+            self._groups[name].is_up, self._groups[name].device = True, device
+        while (group := self._groups.get(name)) is not None and not group.is_leaving:
+            if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
+                group.began_at = group.began_at or _now()
+                return group.order
+            await group.news.wait()
+        return None
+
+    def begin(self, name: str, number: int) -> None:
+        """Give this order to the other workers."""
+        group = self._groups.get(name)
+        if group is not None and group.number == number:
+            group.has_begun = True
+            group.tell()
+
+    def finish(self, name: str, number: int, answer: Artifact | BaseException) -> None:
+        """Take a group's answer to an order. After an error its processes are not used again."""
+        group = self._groups.get(name)
+        if group is None or group.work is None or group.number != number:
+            return
+        work, group.work = group.work, None
+        if group.began_at is not None and not isinstance(answer, BaseException):
+            self._speeds.note(work.stage.kind, group.device, _now() - group.began_at)
+        if isinstance(answer, BaseException):
+            _fail(work, answer)
+            group.is_leaving = True
+            self._background.start(self._end(group))
+        elif not work.answer.done():
+            work.answer.set_result(answer)
+        self._assign()
+        if not group.is_leaving:
+            self._background.start(self._rest(group, number))
+
+    async def make_room(self) -> None:
+        """Send the idle groups away; return when they are gone."""
+        await asyncio.gather(*(self._end(group) for group in list(self._groups.values()) if group.is_idle))
+
+    async def close(self) -> None:
+        """End all groups: the idle ones in order, the others by force."""
+        await asyncio.gather(*(self._end(group, by_force=not group.is_idle) for group in list(self._groups.values())))
+
+    def _assign(self) -> None:
+        """Give waiting stages to idle groups; start groups for those that need one."""
+        promised_s: defaultdict[str, float] = defaultdict(float)  # group -> seconds of what waits for it though another is idle
+        for work in sorted(self._line, key=lambda work: -work.distance):
+            idle = [group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)]
+            group = min(idle, key=lambda group: self._speeds.expected_s(work.stage.kind, group.device) or 0.0, default=None)
+            if group is not None and self._waits_for_quicker(work, group, promised_s):
+                continue
+            if group is None and work.demand.stays:
+                group = self._started(work)
+            if group is not None:
+                self._line.remove(work)
+                group.give(work)
+            elif not work.demand.stays and not self.can_build(work.demand):
+                self._line.remove(work)
+                _fail(work, NoGroupError())
+
+    def _waits_for_quicker(self, work: _Waiting, idle: _Group, promised_s: defaultdict[str, float]) -> bool:
+        """Whether a busy group with another device would finish a stage sooner than an idle one."""
+        kind = work.stage.kind
+        here_s = self._speeds.expected_s(kind, idle.device)
+        busy = [
+            (self._left_s(group) + promised_s[group.name] + there_s, there_s, group.name)
+            for group in self._groups.values()
+            if group.is_up and group.work is not None and group.device != idle.device and _fits(group, work.demand)
+            if (there_s := self._speeds.expected_s(kind, group.device)) is not None
+        ]
+        if here_s is None or not busy or min(busy)[0] * MARGIN >= here_s:
+            return False
+        _, there_s, quickest = min(busy)
+        promised_s[quickest] += there_s
+        if not self._looks_again:
+            self._looks_again = True
+            self._background.start(self._assign_later())
+        return True
+
+    def _left_s(self, group: _Group) -> float:
+        """Seconds until a busy group is idle: the rest of the usual time; if it is late, as much again as it is late."""
+        if group.work is None or group.began_at is None:
+            return 0.0
+        passed_s = _now() - group.began_at
+        return abs((self._speeds.expected_s(group.work.stage.kind, group.device) or passed_s) - passed_s)
+
+    async def _assign_later(self) -> None:
+        await asyncio.sleep(LOOKS_AGAIN_S)
+        self._looks_again = False
+        self._assign()
+
+    def _started(self, work: _Waiting) -> _Group | None:
+        """Start a new group if the submission may have one more; idle groups, which cannot build this stage, make room for it."""
+        for idle in [group for group in self._groups.values() if group.is_idle]:
+            self._background.start(self._end(idle))
+        if len(self._groups) >= work.submission.trainings_at_once:
+            return None
+        name = f"workers-{next(self._numbers)}"
+        group = _Group(name=name, demand=work.demand, started=self._start(name, work.demand))
+        self._groups[name] = group
+        self._background.start(self._watch(group))
+        return group
+
+    async def _rest(self, group: _Group, number: int) -> None:
+        """Send a group away if it gets no further order in time."""
+        await asyncio.sleep(GRACE_S)
+        if not self._is_wanted():
+            await asyncio.sleep(self._linger_s)
+        while group.is_idle and not self._is_wanted() and any(_fits(group, work.demand) for work in self._line):  # for a quicker one as yet
+            await asyncio.sleep(LOOKS_AGAIN_S)
+        if group.number == number and group.is_idle:
+            await self._end(group)
+
+    async def _watch(self, group: _Group) -> None:
+        """Remove a group that has ended, and fail the work that waits for it."""
+        error: BaseException = GroupLostError(RuntimeError(f"{group.name} left before its work was done"))
+        try:
+            await group.started.ended
+        except (Exception, asyncio.CancelledError) as found:
+            error = found
+        group.is_leaving = True
+        del self._groups[group.name]
+        group.tell()
+        if group.work is not None:
+            _fail(group.work, error)
+        self._assign()
+
+    async def _end(self, group: _Group, *, by_force: bool = False) -> None:
+        """Let a group leave; abort it with `by_force` or if it does not leave.
+
+        A group that is still starting leaves as soon as it is up: Ray does not free the placement group of a controller that dies while
+        it starts its workers.
+        """
+        group.is_leaving = True
+        group.tell()
+        is_over = by_force and (group.is_up or group.demand.way == "task")
+        if is_over:
+            await group.started.abort()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSES_WITHIN_S):
+                while group.name in self._groups:
+                    await group.news.wait()
+        if group.name in self._groups and not is_over:
+            await group.started.abort()
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _fits(group: _Group, demand: Demand) -> bool:
+    """A group builds trainings with its demand, and work for one worker if its workers are large enough."""
+    if group.is_leaving or (demand.is_alone and group.demand.workers > 1):
+        return False
+    if demand.way == "group":
+        return demand == group.demand
+    return (
+        demand.num_cpus <= group.demand.num_cpus
+        and demand.num_gpus <= group.demand.num_gpus
+        and demand.gpu_type in (None, group.demand.gpu_type)
+    )
+
+
+def _fail(work: _Waiting, error: BaseException) -> None:
+    if not work.answer.done():
+        work.answer.set_exception(error)

@@ -1,0 +1,297 @@
+"""Which cluster a command talks to is never guessed among several, and one that does not answer is reported in seconds, with the reason."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import grpc
+import pytest
+import ray
+from ray.autoscaler._private.kuberay import node_provider
+from ray.exceptions import RayTaskError, WorkerCrashedError
+
+from sentdist.errors import DataError, RecipeError, ResourceError
+from sentdist.run.board import actor
+from sentdist.run.cluster import address as cluster_address
+from sentdist.run.cluster import address as own_cluster
+from sentdist.run.cluster import connection
+from sentdist.run.cluster import nodes as growth
+from sentdist.run.cluster import nodes as leaving
+from sentdist.run.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, check, choose
+from sentdist.run.cluster.connection import cause_of, check_auth_mode, connect, on_node, reason
+from sentdist.store.local_storage import maker_of, scratch_name
+
+MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
+SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
+CHOSEN = ChosenHead(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
+
+
+class _Gate(grpc.GenericRpcHandler):
+    """Answers every call as a Ray head does that was started with this token, and has no node on this machine."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def service(self, call: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        return grpc.unary_unary_rpc_method_handler(self._answer)
+
+    def _answer(self, request: bytes, context: grpc.ServicerContext) -> bytes:
+        if dict(context.invocation_metadata()).get("authorization") != f"Bearer {self._token}":
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, "InvalidAuthToken")
+        return b""
+
+
+@pytest.fixture
+def head() -> Iterator[str]:
+    server = grpc.server(futures.ThreadPoolExecutor(1), handlers=[_Gate("right")])
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}"
+    server.stop(None).wait()
+
+
+@pytest.fixture(params=["closed", "deaf"])
+def wrong(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Addresses of what is no Ray head: nobody, one that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1]}"
+        if request.param == "closed":
+            listening.close()
+        yield address
+
+
+def test_each_trouble_names_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: tuple[HeadAnswer, ...] = ("nothing", "no token", "refused", "foreign", "no node here")
+    troubles = set()
+    for answer in answers:
+        monkeypatch.setattr(cluster_address, "ask", lambda address, answer=answer: answer)
+        with pytest.raises(ResourceError, match=CHOSEN.address) as trouble:
+            check(CHOSEN)
+        troubles.add(trouble.value.found)
+    assert len(troubles) == len(answers)
+    monkeypatch.setattr(cluster_address, "ask", lambda address: "good")
+    check(CHOSEN)
+
+
+def test_the_token_is_tried_before_ray_is(head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "token").write_text("right\n")
+    given: tuple[tuple[dict[str, str], HeadAnswer], ...] = (
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "right\n"}, "no node here"),  # with the line's end of a file
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "wrong"}, "refused"),
+        ({"RAY_AUTH_MODE": "disabled"}, "refused"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": "/nowhere/token"}, "no token"),
+        ({"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}, "no node here"),
+    )
+    for environment, answer in given:
+        for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        assert ask(head) == answer, environment
+
+
+def test_a_wrong_address_ends_within_seconds(wrong: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """Ray, which tries for minutes, is not asked to join."""
+    joined: list[str] = []
+    monkeypatch.setattr(connection.ray, "init", lambda address, **options: joined.append(address))
+    monkeypatch.setenv("RAY_ADDRESS", wrong)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    monkeypatch.setattr(cluster_address, "ANSWER_S", 1.0)
+    with pytest.raises(ResourceError, match=f"{wrong} .named by RAY_ADDRESS.: found (nothing that answers|a server that)"):
+        connect()
+    assert not joined
+    assert capfd.readouterr().err == ""  # no lines of Ray's C++ parts
+
+
+def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    raylet = ["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"]
+    for words, uid, network, is_mine in (
+        (raylet, 0, "ours", True),
+        (raylet, 1, "ours", False),
+        (raylet, 0, "a container's", False),
+        (["/opt/ray/raylet", "--node_id=aa"], 0, "ours", False),
+        (["vi", *raylet], 0, "ours", False),
+        ([], 0, "ours", False),
+    ):
+        process = SimpleNamespace(pid=7, info={"cmdline": words, "uids": SimpleNamespace(real=os.getuid() + uid)})
+        monkeypatch.setattr("psutil.process_iter", lambda fields, process=process: [process])
+        monkeypatch.setattr(cluster_address, "_shares_our_network", lambda pid, network=network: network == "ours")
+        assert cluster_address.local_nodes() == [LocalNode(address="10.0.0.1:6379", node_id="aa")] * is_mine
+    of_one_command = [raylet[0], "--raylet_socket_name=/tmp/sd-own-ab12/session_1/sockets/raylet", *raylet[1:]]
+    process = SimpleNamespace(pid=7, info={"cmdline": of_one_command, "uids": None})
+    monkeypatch.setattr("psutil.process_iter", lambda fields: [process])
+    assert [node.is_private for node in cluster_address.local_nodes()] == [True]
+
+
+def test_the_named_cluster_is_taken_else_the_only_one_and_nothing_is_guessed() -> None:
+    private = LocalNode(address="10.0.0.9:6379", node_id="cc", is_private=True)  # of one command, see `own_cluster`
+    for named, local, address in (
+        ("10.0.0.5:6379", [MINE, SECOND], "10.0.0.5:6379"),
+        ("head.example.org:6379", [MINE], "head.example.org:6379"),
+        (None, [MINE, private], "127.0.0.1:6379"),
+        ("", [MINE], "127.0.0.1:6379"),
+        ("auto", [MINE, MINE], "127.0.0.1:6379"),  # two nodes of one cluster
+    ):
+        assert choose(named, local).address == address
+    for named, local, reported in (
+        (None, [], "no cluster of yours"),
+        (None, [private], "no cluster of yours"),
+        (None, [MINE, SECOND], r"2 clusters on this machine \(127\.0\.0\.1:6379, 127\.0\.0\.1:6479\)"),
+        ("auto", [MINE, SECOND], "2 clusters"),
+        ("http://127.0.0.1:8265", [MINE], "RAY_API_SERVER_ADDRESS"),
+        ("ray://127.0.0.1:10001", [MINE], "HOST:PORT"),
+        ("127.0.0.1", [MINE], "HOST:PORT"),
+        ("127.0.0.1:head", [MINE], "HOST:PORT"),
+    ):
+        with pytest.raises(ResourceError, match=reported):
+            choose(named, local)
+
+
+def test_the_auth_mode_is_never_guessed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mode in (None, "", "maybe", "Token"):
+        monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+        if mode is not None:
+            monkeypatch.setenv("RAY_AUTH_MODE", mode)
+        with pytest.raises(RecipeError, match="RAY_AUTH_MODE"):
+            connect()
+    monkeypatch.setattr(connection.ray, "is_initialized", lambda: True)
+    connect()  # who has joined already is asked for nothing
+    for mode in ("token", "disabled"):
+        monkeypatch.setenv("RAY_AUTH_MODE", mode)
+        check_auth_mode()
+
+
+ROWS = [
+    {"Alive": True, "NodeID": "aa", "NodeManagerAddress": "10.0.0.2", "Resources": {"CPU": 8.0, "GPU": 2.0}},
+    {"Alive": False, "NodeID": "bb", "NodeManagerAddress": "10.0.0.3", "Resources": {"CPU": 8.0}},
+    {"Alive": True, "NodeID": "cc", "NodeManagerAddress": "10.0.0.1", "Resources": {"CPU": 4.0}},
+]
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
+    asked: list[tuple[str, int]] = []
+
+    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
+        asked.append((node, deadline_ms))
+        return node != "dd", "it is busy"
+
+    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
+    return asked
+
+
+def _raised(cause: Exception, ip: str) -> RayTaskError:
+    """As `ray.get` raises what a worker's body raised on a node."""
+    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
+    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
+    return error
+
+
+def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(actor.ray, "nodes", lambda: ROWS)
+    monkeypatch.setattr(actor.ray, "available_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
+    found = actor.read_cluster((40.0, 8.0))
+    assert [(host.node, host.address, host.offers.cpus, host.offers.gpus) for host in found.hosts] == [
+        ("aa", "10.0.0.2", 8.0, 2.0), ("cc", "10.0.0.1", 4.0, 0.0),
+    ]  # fmt: skip
+    assert (found.cpus, found.gpus, found.free_cpus, found.free_gpus, found.may_have) == (12.0, 2.0, 3.0, 1.0, (40.0, 8.0))
+    monkeypatch.setattr(actor.ray, "available_resources", dict)
+    assert (actor.read_cluster().free_cpus, actor.read_cluster().free_gpus) == (0.0, 0.0), "Ray leaves out what is taken"
+
+
+def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
+    reported: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for everywhere, nodes, addresses in ((False, ["aa"], ["10.0.0.2"]), (True, ["aa", "cc"], ["10.0.0.1", "10.0.0.2"])):
+        reported.clear()
+        before = time.time()
+        assert leaving.leave(within_s=90.0, everywhere=everywhere) == addresses
+        assert [node for node, _ in reported] == nodes
+        assert all(before + 89 < deadline / 1000 < time.time() + 91 for _, deadline in reported)
+    monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
+    with pytest.raises(ResourceError, match=r"10\.0\.0\.9.*it is busy"):
+        leaving.leave(within_s=90.0, everywhere=True)
+
+
+def test_an_autoscaler_that_reported_to_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups = [
+        SimpleNamespace(max_count=3, resources={"CPU": 4}),
+        SimpleNamespace(max_count=-1, resources={"CPU": 2, "GPU": 1}),  # without a bound
+        SimpleNamespace(max_count=0, resources={"CPU": 1}),
+        SimpleNamespace(max_count=5, resources={}),
+    ]
+    from ray._private.state import state
+
+    monkeypatch.setattr(state, "get_cluster_config", lambda: SimpleNamespace(node_group_configs=groups))
+    found = [(group.most, group.offers.cpus, group.offers.gpus) for group in growth._groups_of_ray()]
+    assert found == [(3, 4.0, 0.0), (growth.UNBOUNDED, 2.0, 1.0)]
+    monkeypatch.setattr(state, "get_cluster_config", lambda: None)
+    assert growth._groups_of_ray() == ()
+
+
+def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right_is_not(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pod = {"RAY_CLUSTER_NAME": "mine", "RAY_CLUSTER_NAMESPACE": "default", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    for status, is_reported in ((403, False), (404, False), (500, True), (None, True)):
+
+        def get(path: str, status: int | None = status) -> dict[str, Any]:
+            error = OSError("it is away")
+            error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
+            raise error
+
+        monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace, get=get: SimpleNamespace(get=get))
+        assert growth._kuberay_spec(pod) == {}
+        assert ("it is away" in capsys.readouterr().err) == is_reported
+
+
+def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of hundreds of MB stayed in /tmp; those of living processes, of others and of unknown ones stay."""
+    mine = scratch_name("cluster")
+    dead = mine.replace(f"~{os.getpid()}~", f"~{2**22 + 1}~")  # beyond the largest process id of Linux
+    names = {"living": mine, "dead": dead, "elsewhere": f"sentdist-cluster~other-machine~{2**22 + 1}~00000000", "unknown": "session"}
+    for name, marked in names.items():
+        (tmp_path / f"sd-own-{name}").mkdir()
+        (tmp_path / f"sd-own-{name}" / marked).touch()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / dead).touch()
+    (tmp_path / "sd-own-link").symlink_to(tmp_path / "outside")
+    monkeypatch.setattr(own_cluster, "PLACE", str(tmp_path))
+    monkeypatch.setattr(ray, "init", lambda **asked: None)
+    monkeypatch.setattr(ray, "shutdown", lambda: None)
+    with own_cluster.own_cluster(cpus=1):
+        (ours,) = {path.name for path in tmp_path.iterdir()} - {"outside", "sd-own-link", *(f"sd-own-{name}" for name in names)}
+        assert [maker_of(path.name) for path in (tmp_path / ours).iterdir()] == ["living"]
+    left = {"outside", "sd-own-link", "sd-own-living", "sd-own-elsewhere", "sd-own-unknown"}
+    assert {path.name for path in tmp_path.iterdir()} == left and (tmp_path / "outside" / dead).exists()
+
+
+def test_the_reason_of_a_loss_shows_no_password() -> None:
+    lost = WorkerCrashedError()
+    assert reason(lost).startswith("WorkerCrashedError: ")
+    assert reason(OSError("\n no way to s3://me:secret@host/bucket\nmore")) == "OSError: no way to s3://host/bucket"
+    assert reason(OSError()) == "OSError"
+
+
+def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
+    full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
+    there, here = (_raised(full, ip) for ip in ("10.0.0.2", "10.0.0.1"))
+    reported = on_node(there)
+    assert isinstance(reported, ResourceError) and reported.where.startswith("node 10.0.0.2: encoder minilm-l6")
+    assert on_node(here) is full
+    of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
+    assert on_node(_raised(of_all, "10.0.0.2")) is of_all
+    error = ValueError("of the body")
+    once = RayTaskError("inner", "trace", error)
+    assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error
