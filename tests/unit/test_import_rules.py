@@ -35,7 +35,7 @@ BUDGETS: dict[str, int] = {
     "services": 801,
     "stages": 5015,
     "store": 2607,
-    "top": 1549,
+    "top": 1556,
     "tracking": 1362,
 }
 

@@ -6,13 +6,14 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
-from sentdist.errors import RecipeError, brief
+from sentdist.errors import RecipeError
 from sentdist.recipe.corpora.graded import GradedCorpus, GradedPart
 from sentdist.recipe.corpora.kind import CorpusStage, Planning, Section
 from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.resolver import OwnPin, Resolver
 from sentdist.recipe.specs import OwnFileSection
 from sentdist.recipe.stage import Json
+from sentdist.recipe.wording import explained
 
 
 class OwnSection(OwnFileSection, Section):
@@ -59,8 +60,4 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
     try:
         return OwnSection.model_validate(values)
     except ValidationError as error:
-        from sentdist.recipe.wording import expected_of  # which imports this
-
-        problem = error.errors()[0]
-        place = ".".join((where, *map(str, problem["loc"])))
-        raise RecipeError(where=place, found=brief(problem["input"]), expected=expected_of(problem, place), remedy="Correct it.") from None
+        raise RecipeError(where=where, found=explained(error.errors(), values), expected="", remedy="") from None

@@ -18,11 +18,11 @@ from sentdist.errors import ArtifactLost, RecipeError
 from sentdist.evaluation.geometry import postprocess
 from sentdist.evaluation.nearest import search
 from sentdist.files import drop_remedy, read_array, read_parquet
+from sentdist.recipe.checks import parts_of
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Precision, TaskPrompts, View
 from sentdist.recipe.stages import Encoded, Scores, Train
 from sentdist.recipe.task_kinds import TASK_KINDS, ScoredTask
-from sentdist.recipe.view_checks import parts_of
 from sentdist.stages.context import Context, checkpoint_of, commit, folder_of, hub_revision, note_input
 from sentdist.stages.tasks.load import load_task
 from sentdist.stages.tasks.loaded_task import LoadedTask, QueryTask
