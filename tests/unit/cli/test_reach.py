@@ -118,7 +118,7 @@ REACHES = [
 
 # Options whose effect stands in a test of the command; --store of every command in test_exit_codes.
 ELSEWHERE = {
-    "plan": "--on --format --leaks", "encode": "--overwrite", "search": "--format", "compare": "--format", "list": "--format",
+    "plan": "--format --leaks", "encode": "--overwrite", "search": "--format", "compare": "--format", "list": "--format",
     "export": "--to-hub --send --onnx --licence", "report": "--out", "store drop": "--yes", "store gc": "--dry-run",
 }  # fmt: skip
 
