@@ -30,7 +30,7 @@ def store_root(store: str | None) -> str:
         StoreError: a file; in a job a relative path, since Ray deletes the working directory.
     """
     default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
-    if store and "://" not in store and _is_file(store):
+    if store and "://" not in store and Path(store).expanduser().is_file():
         raise StoreError(where=f"--store {store}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
     if store and IN_A_JOB in os.environ and "://" not in store and not Path(store).expanduser().is_absolute():
         raise StoreError(
@@ -38,14 +38,6 @@ def store_root(store: str | None) -> str:
             remedy="Give an absolute path, or an address such as s3://bucket/store.",
         )  # fmt: skip
     return store or str(default.absolute())
-
-
-def _is_file(store: str) -> bool:
-    from sentdist.store.access import reading
-
-    path = Path(store).expanduser()
-    with reading(str(path), awaited=True):  # the first access to a file server, which may be unavailable
-        return path.is_file()
 
 
 def open_store(store: str | None) -> ArtifactStore:
