@@ -10,6 +10,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -110,14 +111,21 @@ def end(servers: Iterable[RunningServer]) -> None:
             with suppress(psutil.Error):
                 root = psutil.Process(server.pid)
                 root.terminate()
-                psutil.wait_procs([root], timeout=END_S)
+                _wait_for_end([root])
         left = server.processes()
         for process in left:
             with suppress(psutil.Error):
                 process.kill()  # psutil checks that the pid was not reused
-        psutil.wait_procs(left, timeout=END_S)
+        _wait_for_end(left)
         if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(server.folder, ignore_errors=True)
+
+
+def _wait_for_end(processes: list[psutil.Process]) -> None:
+    """Wait at most `END_S`; a zombie has ended, for which `psutil.wait_procs` would wait where nothing reaps it."""
+    until = time.monotonic() + END_S
+    while time.monotonic() < until and any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
+        time.sleep(0.05)
 
 
 MOST_BYTES = 10_000

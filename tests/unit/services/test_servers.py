@@ -121,7 +121,9 @@ def test_mlflow_keeps_its_password_and_a_lost_one_removes_the_users(started: lis
     assert made[2][0] != made[0][0] and not made[2][1], "users keep their passwords: the database must go with the file"
 
 
-@pytest.mark.parametrize(("fault", "said"), [("dies", r"ended while starting \(process exit code 7\)"), ("silent", "no answer"), ("no note", "directory")])
+@pytest.mark.parametrize(
+    ("fault", "said"), [("dies", r"ended while starting \(process exit code 7\)"), ("silent", "no answer"), ("no note", "directory")]
+)
 def test_servers_that_fail_are_stopped(fault: str, said: str, started: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     state = _prepared(tmp_path, **FREE)
     monkeypatch.setattr(servers, "START_S", 0.1)
