@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from sentdist.recipe.unroll import Plan
     from sentdist.run.build_recipe import Backend, BuiltPlan
     from sentdist.stages.context import Context
-    from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.garbage import Forecast
     from sentdist.store.store import ArtifactStore
 
@@ -39,7 +37,6 @@ def plan(
     recipe: RecipeFile,
     overrides: Overrides = None,
     leaks: Annotated[bool, typer.Option("--leaks", help="Build the corpora, and count the test items in them.")] = False,
-    on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
     output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
@@ -52,25 +49,23 @@ def plan(
     from sentdist.recipe.schema import keep_schema_of
     from sentdist.recipe.unroll import Plan
     from sentdist.run.plan_facts import disk_estimate, plan_facts
-    from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
     is_json = output == "json"
-    devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     if recipe.is_file():  # not a shipped recipe given by name
         keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
-        if devices is not None or is_json or leaks:
+        if is_json or leaks:
             raise RecipeError(
-                where="--format json" if is_json else "--on" if devices else "--leaks", found=f"{recipe}, a recipe with search",
+                where="--format json" if is_json else "--leaks", found=f"{recipe}, a recipe with search",
                 expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search chooses its trials as it runs.",
             )  # fmt: skip
         print_space(unrolled, context)
         return
     ahead = forecast(unrolled, context.store)
     if is_json:
-        print_json(asdict(plan_facts(unrolled, context, ahead, devices, _parameters(context))))
+        print_json(asdict(plan_facts(unrolled, context, ahead)))
         return
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
@@ -83,9 +78,6 @@ def plan(
     if fresh := unrolled.recipe.confirm_seeds:
         chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
         console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
-    if devices is not None:
-        for line in _on_devices(devices, unrolled, context, to_build):
-            console.print(line, highlight=False)
     if leaks:
         _print_leaks(unrolled, context)
 
@@ -99,27 +91,6 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
         *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
         table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
     return table
-
-
-def _parameters(context: Context) -> Parameters:
-    """Look up the parameters of encoders by their configurations."""
-    from sentdist.stages.planning.device_forecast import parameters_by
-    from sentdist.stages.planning.resolve import encoder_configuration
-
-    return parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
-
-
-def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
-    """The forecast for these GPUs, and the error of this forecast for finished stages."""
-    from sentdist.stages.planning.device_forecast import device_forecast, forecast_check
-
-    parameters = _parameters(context)
-    if to_build:
-        yield device_forecast(unrolled, devices, parameters, missing=to_build).line
-    finished = [stage for stage in unrolled.stages if stage.key not in to_build]
-    records = {key: found.record for key, found in context.store.get_all(finished).items()}
-    if line := forecast_check(unrolled, devices, parameters, records).line(devices):
-        yield line
 
 
 def _print_leaks(unrolled: Plan, context: Context) -> None:

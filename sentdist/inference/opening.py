@@ -32,7 +32,7 @@ def store_root(store: str | Path | None) -> str:
     named = str(store or os.environ.get("SENTDIST_STORE") or "")
     if not named:
         return str(Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE).absolute())
-    if "://" not in named and _is_file(named):
+    if "://" not in named and Path(named).expanduser().is_file():
         raise StoreError(where=f"--store {named}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
     if IN_A_JOB in os.environ and "://" not in named and not Path(named).expanduser().is_absolute():
         raise StoreError(
@@ -50,14 +50,6 @@ def data_root(data: str | Path | None) -> Path | None:
     from sentdist.data.sources.mirror import data_folder
 
     return data_folder(named)
-
-
-def _is_file(store: str) -> bool:
-    from sentdist.store.access import reading
-
-    path = Path(store).expanduser()
-    with reading(str(path), awaited=True):  # the first access to a file server, which may be unavailable
-        return path.is_file()
 
 
 def open_store(store: str | Path | None) -> ArtifactStore:

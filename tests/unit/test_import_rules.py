@@ -23,19 +23,19 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 877,
-    "cli": 2475,
+    "cli": 2017,
     "data": 6120,
     "evaluation": 2954,
-    "run": 8926,
-    "inference": 2381,
+    "run": 8910,
+    "inference": 2368,
     "learning": 8647,
     "objectives": 2143,
     "recipe": 6105,
     "report": 5052,
     "services": 801,
-    "stages": 5015,
-    "store": 2607,
-    "top": 1549,
+    "stages": 4539,
+    "store": 2477,
+    "top": 1548,
     "tracking": 1362,
 }
 

@@ -15,7 +15,7 @@ from sentdist.run.demand import stage_demand
 from sentdist.run.parallel.pool import over_workers, rows_per_part
 from sentdist.run.reserved import use_reserved
 from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.sharded import (
     SHARDS,
     Sharded,

@@ -29,7 +29,7 @@ from sentdist.run.training.resume import CheckpointClock, begin_or_resume, post_
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import MakeEngine, TrainSession
 from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage

@@ -40,7 +40,7 @@ from sentdist.run.demand import Demand, ElasticWidth, stage_demand
 from sentdist.run.parallel.shards import build_over_ranks, worker_body
 from sentdist.run.training.rank import train_rank
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.sharded import Sharded
 from sentdist.stages.train_setup import ranks_here
 from sentdist.store.local_storage import scratch_folder

@@ -97,10 +97,10 @@ def test_a_plan_counts_what_is_there_and_what_is_to_build(tiny_run: dict[str, st
     there = {"corpus": ["1", "–"], "train": ["4", "–"], "bank": ["2", "–"], "scores": ["3", "–"]}
     assert {kind: row[2:4] for kind, row in _cells(done.output).items()} == there, "mentioned, distinct, in the store, to build"
     assert "It adds about" not in done.output and "Nothing to build." in done.output
-    more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]", "--on", "1xH100")
+    more = _call("plan", tiny_run["recipe"], *places, "--set", "seeds=[0,7]")
     left = {"corpus": ["4", "1", "1", "–"], "train": ["8", "8", "4", "4"], "bank": ["4", "4", "2", "2"], "scores": ["5", "5", "3", "2"]}
     assert {kind: row[:4] for kind, row in _cells(more.output).items()} == left
-    assert "It adds about" in more.output and "Finished: 4 trainings, forecast" in more.output
+    assert "It adds about" in more.output
 
 
 def test_two_stages_are_explained_each_in_its_own_column(tiny_run: dict[str, str]) -> None:
@@ -141,11 +141,11 @@ def test_a_report_is_printed_for_people_and_written_as_markdown(tiny_run: dict[s
 TRIAL = {"name", "method", "seed", "fold", "params", "key", "state"}
 
 
-STAGE = {"key", "kind", "place", "state", "inputs", "mentions", "sentences", "seconds", "gpu_hours", "bytes"}
+STAGE = {"key", "kind", "place", "state", "inputs", "mentions", "sentences", "seconds", "bytes"}
 
 
 PLAN = {
-    "recipe", "trials", "stages", "seconds", "gpus", "gpu_hours", "seconds_on_gpus", "bytes", "checkpoint_bytes", "free_bytes",
+    "recipe", "trials", "stages", "seconds", "bytes", "checkpoint_bytes", "free_bytes",
 }  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[objec
     assert [one["key"] for one in before["stages"]] == [stage.key for stage in plan.stages]
     assert [(one["name"], one["key"]) for one in before["trials"]] == [(trial.name, trial.key) for trial in plan.trials]
     assert {one["state"] for one in (*before["stages"], *before["trials"])} == {"missing"}
-    assert before["seconds"] is None and before["gpus"] is before["gpu_hours"] is None
+    assert before["seconds"] is None
     assert before["bytes"] == sum(one["bytes"] for one in before["stages"]) > 0 and before["checkpoint_bytes"] > 0
     assert not (tmp_path / "store").exists(), "planning writes nothing"
 
@@ -184,14 +184,12 @@ def test_a_plan_has_its_stages_before_and_after_they_are_built(tiny: tuple[objec
     assert {(one["seconds"], one["bytes"]) for one in after["stages"]} == {(0.0, 0)} and after["seconds"] == after["bytes"] == 0
     assert {one["place"] for one in after["stages"]} <= {one.record.place for one in ArtifactStore(str(tmp_path / "store")).artifacts()}
 
-    grown = _planned(*tiny, "--set", "seeds=[0, 1]", "--on", "2xH100")
+    grown = _planned(*tiny, "--set", "seeds=[0, 1]")
     left = [one for one in grown["stages"] if one["state"] == "missing"]
     assert {one["kind"] for one in left} >= {"train", "scores"} and len(left) < len(grown["stages"])
     assert grown["seconds"] == pytest.approx(sum(one["seconds"] for one in left if one["seconds"] is not None)) and grown["seconds"] > 0
-    assert grown["gpus"] == "2xH100" and grown["gpu_hours"] == pytest.approx(sum(one["gpu_hours"] for one in grown["stages"]))
     trained = [one for one in left if one["kind"] == "train"]
-    assert all(one["gpu_hours"] > 0 and one["seconds"] > 0 for one in trained)
-    assert 0 < grown["seconds_on_gpus"] <= 3600 * grown["gpu_hours"]
+    assert all(one["seconds"] > 0 for one in trained)
 
 
 def test_a_plan_says_the_space_the_trials_and_what_one_takes(tmp_path: Path) -> None:

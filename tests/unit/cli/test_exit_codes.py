@@ -190,8 +190,6 @@ MISTAKES = [
     (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
     (("evaluate", "minilm-l6?max_length=5000", "--tasks", "scenes-sts"), "max_length: found 5,000, but minilm-l6 takes at most 256"),
     (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
-    (("plan", DEMO, "--on", "8xFOO"), "8xFOO"),
-    (("plan", SEARCH, "--on", "8xH100"), "--on: found"),
     (("plan", SEARCH, "--leaks"), "a search chooses its trials"),
     (("list", "trainz"), 'Did you mean "train"?'),
     (("evaluate", "minilm-l6?poolin=cls"), 'Did you mean "pooling"'),
