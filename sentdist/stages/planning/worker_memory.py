@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from math import erf, exp, log, sqrt
 
 from sentdist.families import configured, family_of, is_gated
-from sentdist.learning.bank_shape import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE, MOST_ROWS, BankShape, bytes_together, longest_tile
+from sentdist.kernels import longest_tile
+from sentdist.learning.bank_shape import BUCKET_BYTES, BUCKET_NUMBERS, MOST_LIVE, MOST_ROWS, BankShape, bytes_together
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stages import Train
@@ -18,8 +19,7 @@ from sentdist.stages.planning.resolve import embedding_width, encoder_configurat
 # Text lengths are assumed to be log-normal: with 0.6 the mean of their squares is right within a factor of 1.35 for all columns that
 # were counted (NLI, STS, questions, Wikipedia, abstracts, answers of FAQs), cut at 512 tokens.
 SPREAD = 0.6
-# Bytes per attention weight, counted in grouped_attention.py: kept for the backward pass (once more for dropout's factors), and created
-# there for one layer at a time.
+# Bytes per attention weight (grouped_attention.py): kept for the backward pass (again for dropout), and made there for a layer at a time.
 # Peaks of three steps on a CPU without kernels, MiniLM's shape, 32 texts of 200 tokens (24 of MPNet, 24 in bf16), GiB measured, estimated:
 # BERT 3.72, 3.79; T5 4.29, 4.16; MPNet 2.92, 3.21; BERT in bf16 2.50, 3.74.
 KEPT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2}
