@@ -58,7 +58,7 @@ def _data_root(place: str) -> Path | None:
     """The data root as a folder; an address becomes a local mirror, filled when files are named."""
     if "://" not in place:
         return Path(place)  # the common case, without heavier imports
-    from sentdist.data.sources.mirror import data_folder
+    from sentdist.data.mirror import data_folder
 
     return data_folder(place)
 

@@ -199,6 +199,6 @@ def given_data(data: str | Path | None) -> Path | None:
     named = data if data is not None else os.environ.get("SENTDIST_DATA")
     if not named or "://" not in str(named):
         return Path(named).expanduser() if named else None
-    from sentdist.data.sources.mirror import data_folder
+    from sentdist.data.mirror import data_folder
 
     return data_folder(named)
