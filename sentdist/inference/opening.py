@@ -47,7 +47,7 @@ def data_root(data: str | Path | None) -> Path | None:
     named = str(data or os.environ.get("SENTDIST_DATA") or "")
     if "://" not in named:
         return Path(named).expanduser() if named else None
-    from sentdist.data.sources.mirror import data_folder
+    from sentdist.data.mirror import data_folder
 
     return data_folder(named)
 
