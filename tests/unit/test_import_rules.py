@@ -26,7 +26,7 @@ BUDGETS: dict[str, int] = {
     "cli": 2475,
     "data": 6120,
     "evaluation": 2954,
-    "run": 8926,
+    "run": 8165,
     "inference": 2381,
     "learning": 8647,
     "objectives": 2143,
