@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 6105,
     "report": 5052,
-    "run": 8910,
+    "run": 8149,
     "services": 801,
     "stages": 4538,
     "store": 2477,
