@@ -86,15 +86,6 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     )
 
 
-def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
-    """Return how many pools a board drives at once: as many as the cluster holds workers, because one worker can finish a pool.
-
-    A driver reserves nothing, so without a limit every pool of a sweep would start a process that waits. `WorkerGroups` limits groups;
-    Ray itself limits stages built in a process that reserves.
-    """
-    return trainings_at_once * workers
-
-
 def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> ResourceError:
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     workers = runtime.fewest_workers

@@ -104,7 +104,6 @@ class ClusterAllocation:
             tracker=tracker,
             trainings_at_once=self.capacity.trainings_at_once,
             sweep=name,
-            may_have=self.growth.may_have,
         )
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from sentdist import machine
+from sentdist.data.mirror import copy_into_mirror, data_folder
 from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
 from sentdist.data.own.split import SIDES
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.mirror import copy_into_mirror, data_folder
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.learning.kernels.cpp_library import used_kernels
+from sentdist.kernels.cpp_library import used_kernels
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, OwnRows
 from sentdist.recipe.stage import Json, Stage

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.data.sources.hub import check_pinned, inspect_source
+from sentdist.data.sources import check_pinned, inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.loop import StepReport
 from sentdist.recipe.corpora.rows import RowsCorpus
@@ -142,7 +142,7 @@ def test_each_file_of_a_source_is_pinned(data: Path) -> None:
         for file in (data / one for one in files):
             check_pinned(name, planned, data_root=data)
             before = file.read_bytes() if file.exists() else b""
-            file.write_bytes(before + b"\n")
+            file.write_bytes((before or b"query-id\tcorpus-id\tscore\n1\t1\t1") + b"\n")
             with pytest.raises(DataError, match=CHANGED):
                 check_pinned(name, planned, data_root=data)
             file.write_bytes(before) if before else file.unlink()
