@@ -23,7 +23,7 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 890,
-    "cli": 2017,
+    "cli": 2014,
     "data": 5706,
     "evaluation": 2954,
     "inference": 2354,
@@ -33,10 +33,10 @@ BUDGETS: dict[str, int] = {
     "recipe": 6105,
     "report": 5052,
     "run": 8149,
-    "services": 801,
+    "services": 659,
     "stages": 4538,
     "store": 2477,
-    "top": 1548,
+    "top": 1494,
     "tracking": 1362,
 }
 
