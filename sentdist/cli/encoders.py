@@ -104,7 +104,7 @@ def _encode_file(
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.inference.ready_encoder import LoadedEncoder, encode_file
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     with shared_out(num_rows or None, workers=workers) as runtime:
         loaded, done = LoadedEncoder.load(use) if runtime is None else LoadedEncoder.beside_workers(use), 0
@@ -125,7 +125,7 @@ def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, E
     """A description of the devices, and the batches of embeddings if workers of this runtime make them."""
     if runtime is None:
         return devices_here(), None
-    from sentdist.run.parallel.file_encoder import WorkerEncoding
+    from sentdist.run.embed import WorkerEncoding
 
     on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
     return on_cluster.devices, on_cluster.batches

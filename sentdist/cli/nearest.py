@@ -78,7 +78,7 @@ def search(
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.learning.encoder.declared import ranks_otherwise
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -95,7 +95,7 @@ def search(
             devices = f", {devices_here()}"
             steps = search_here(found, searched, reader.open(loaded))
         else:
-            from sentdist.run.parallel.embed import search_over_workers
+            from sentdist.run.embed import search_over_workers
 
             steps = search_over_workers(
                 found, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown, tell=_tell_devices

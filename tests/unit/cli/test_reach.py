@@ -24,9 +24,8 @@ from sentdist.cli import app
 from sentdist.cli.options import check_folder
 from sentdist.errors import DataError
 from sentdist.report import paper_page, sweep_report
-from sentdist.run import health
+from sentdist.run import client, health
 from sentdist.run.banks import owner
-from sentdist.run.board import client
 from sentdist.run.cluster import connection, nodes
 from sentdist.services import servers
 from sentdist.services.state import State
@@ -67,7 +66,7 @@ OF_FILE: Found = {
 }  # fmt: skip
 SAME = SimpleNamespace(stage=SimpleNamespace(key="same"), notes=(), prompts=())
 LOADED = SimpleNamespace(with_prompt=lambda text: SimpleNamespace(query_prompt=text))
-SHARED, LOAD = "sentdist.run.parallel.sharing:shared_out", "sentdist.inference.ready_encoder:LoadedEncoder.load"
+SHARED, LOAD = "sentdist.run.sharing:shared_out", "sentdist.inference.ready_encoder:LoadedEncoder.load"
 REQUEST, SCORES = "sentdist.stages.planning.planned:own_request", "sentdist.inference.planned_scores:PlannedScores.of"
 TO_SEARCH = {SHARED: nullcontext(None), LOAD: LOADED, "sentdist.inference.nearest:SearchedFiles.check": None}
 
@@ -109,7 +108,7 @@ REACHES = [
                     "-k": ("depth", 3), "--relation": ("2.a", 2.0), "--queries": ("1.0", "one dog"), "--workers": ("workers", 3)}),
     Reach(f"export {USED} --out new", {"sentdist.cli.encoders:find_checkpoint": Path("ENCODER"), "sentdist.api.encoders:export_encoder": END},
           OF_USE | {"--out": ("1.1", Path("new"))}),
-    Reach("stop --all", {"sentdist.run.cluster.connection:connect": None, "sentdist.run.board.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
+    Reach("stop --all", {"sentdist.run.cluster.connection:connect": None, "sentdist.run.client:stop_sweeps": END}, {"--all": ("1.0", None)}),
     Reach("report mine --rebuild-mlflow --store TMP", {"sentdist.tracking.tracker:rebuild": END}, {"--rebuild-mlflow": ("0.2", "mine")}),
     Reach("report --paper rcl --store TMP --out here", {"sentdist.report.paper_page:report_paper": END}, {"--paper": ("0.1", "rcl")}),
     Reach("up --cpus 2 --gpus 0", {"sentdist.services.state:state_of": SimpleNamespace(), "sentdist.services.servers:up": END},
