@@ -233,7 +233,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     """Compute how many trainings of this runtime the cluster can run at once.
 
     Args:
-        worker_bytes: estimated memory of the largest worker (see worker_memory.py); limits how many run at once, but never refuses one.
+        worker_bytes: estimated memory of the largest worker (see memory.py); limits how many run at once, but never refuses one.
 
     Raises:
         ResourceError: not even one fits.
@@ -305,7 +305,7 @@ def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
     """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
 
-    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py).
+    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of memory.py).
     """
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:

@@ -15,16 +15,15 @@ from pathlib import Path
 import pyarrow as pa
 
 from sentdist import machine
+from sentdist.data.mirror import copy_into_mirror, data_folder
 from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
 from sentdist.data.own.split import SIDES
 from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.mirror import copy_into_mirror, data_folder
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.learning.kernels.cpp_library import used_kernels
+from sentdist.kernels.cpp_library import used_kernels
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, OwnRows
 from sentdist.recipe.stage import Json, Stage
-from sentdist.store.copies import VerifiedFiles
 from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -87,7 +86,7 @@ def _file(own: OwnRows) -> OwnFile:
     return OwnFile(**own.model_dump(exclude={"separator", "has_header"}))
 
 
-InUse = dict[str, tuple[ArtifactStore, Artifact, VerifiedFiles]]  # by folder
+InUse = dict[str, tuple[ArtifactStore, Artifact]]  # by folder
 _in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs
 
 
@@ -117,14 +116,14 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
     """Note that the files of an artifact, in `folder`, are read from now on."""
     for used in _in_use:
-        used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
+        used[str(folder)] = (store, artifact)
 
 
 def check_inputs() -> None:
     """Raise ArtifactLost if a watched input changed; call it before publishing what was made from them."""
     for used in _in_use:
-        for store, artifact, use in used.values():
-            store.check_unchanged(artifact, use)
+        for folder, (store, artifact) in used.items():
+            store.check_unchanged(artifact, Path(folder))
 
 
 def lost_input() -> ArtifactLost | None:

@@ -19,7 +19,7 @@ from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
 from sentdist.data.nli_groups import Augment, group_by_premise, inference_rows
 from sentdist.data.relations import RelationSource, join_relations
 from sentdist.data.retrieval import faq_pairs, read_retrieval
-from sentdist.data.sources.hub import check_pinned, read_source
+from sentdist.data.sources import check_pinned, read_source
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.recipe.corpora import graded as plan
 from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus, GroupPart

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from sentdist.data import hub
 from sentdist.data.columns import Layout, Named, layout_of, scale_of
 from sentdist.data.own.rows import FileRows, OwnFile, digest_of_sides, file_rows, score_cells, sides_of_file
 from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, Sides
-from sentdist.data.sources import hub
 from sentdist.data.tables import find_table
 from sentdist.errors import DataError, brief, counted, listed
 

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentdist.data import hub
 from sentdist.data.cells import is_invisible
 from sentdist.data.columns import Layout, Shape, grades_of
 from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, Sides, sides_of
 from sentdist.data.retrieval import Retrieval
 from sentdist.data.sampler import digest_u64
-from sentdist.data.sources import hub
-from sentdist.data.sources.file_facts import changed_since_planning
+from sentdist.data.sources import changed_since_planning
 from sentdist.data.tables import TableFiles, find_table
 from sentdist.errors import DataError, counted
 from sentdist.files import cache_folder, read_array, whole_file

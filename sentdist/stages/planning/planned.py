@@ -10,7 +10,7 @@ from math import sqrt
 from pathlib import Path, PurePath
 from typing import Literal
 
-from sentdist.data.sources.mirror import address_of
+from sentdist.data.mirror import address_of
 from sentdist.errors import EncoderError, RecipeError, listed
 from sentdist.frozen import MOST_LETTERS, NAME
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from sentdist.data.augmentation import nltk_folder
-from sentdist.data.retrieval import GENERATED
-from sentdist.data.sources import retrieval_files
-from sentdist.data.sources.hub import inspect_source
-from sentdist.data.sources.mirror import copy_into_mirror, local_copy
+from sentdist.data.mirror import copy_into_mirror, local_copy
+from sentdist.data.retrieval import GENERATED, find_collection
+from sentdist.data.sources import inspect_source
 from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
@@ -175,7 +174,7 @@ class FileResolver:
         """Return whether a source is a retrieval collection; raise DataError if only some of its three tables exist."""
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return name == GENERATED
-        return retrieval_files.find(name, self.data_root) is not None
+        return find_collection(name, self.data_root) is not None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -338,14 +337,6 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
         folders: `FileResolver.folders`.
     """
     return _configuration(declared_folder(encoder, folders))
-
-
-def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
-    """Return the width of a pinned encoder's embeddings after its pooling and dense layer; None if unknown."""
-    folder = declared_folder(encoder, folders)
-    dense = None if folder is None else dense_width(folder)
-    width = configured(_configuration(folder), "width")
-    return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
 
 
 def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:

@@ -89,7 +89,7 @@ def test_queries_and_documents_that_the_root_lacks_are_found_here_too(here: Path
 
 
 def test_what_lies_nowhere_is_reported_with_both_places(here: Path) -> None:
-    for task, meant in [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "List the folder")]:
+    for task, meant in [("sts=pears.tsv", "pairs.tsv"), ("sts=below/moor.csv", "below/more.csv"), ("sts=nowhere/x.csv", "Check the name")]:
         with pytest.raises(DataError, match=rf"no such file under {here / 'data'} and none in {here / 'here'}.*{meant}"):
             own_files([task], here / "data")
 
