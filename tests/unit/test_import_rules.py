@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 6105,
     "report": 5052,
-    "run": 8149,
+    "run": 7789,
     "services": 659,
     "stages": 4538,
     "store": 2477,
@@ -217,8 +217,7 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
         ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
         ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
-        ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
-        ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
+        ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
         ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built

@@ -21,7 +21,7 @@ from sentdist.recipe.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredT
 from sentdist.recipe.tasks import TASKS
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
-from sentdist.run.demand import stage_demand
+from sentdist.run.resources import stage_demand
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of
