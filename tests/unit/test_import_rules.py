@@ -22,11 +22,11 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 890,
-    "cli": 2014,
+    "api": 887,
+    "cli": 2007,
     "data": 5706,
     "evaluation": 2954,
-    "inference": 2354,
+    "inference": 2110,
     "kernels": 3621,
     "learning": 5024,
     "objectives": 2143,
