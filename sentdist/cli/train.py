@@ -247,7 +247,7 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
 
 def _check_folder(path: Path, file: str) -> None:
     """Raise DataError if the path holds the search of another file, or no search."""
-    from sentdist.recipe.corpora.own import OwnSection
+    from sentdist.corpora.own import OwnSection
     from sentdist.recipe.recipe import load_recipe
 
     if not path.exists():

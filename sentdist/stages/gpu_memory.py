@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import ResourceError, StoreError, counted
 from sentdist.files import memory_size
 from sentdist.learning.device_bank import bytes_of_banks
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Encoded, Rung, Scores, Targets, Tokens, Train

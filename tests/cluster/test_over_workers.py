@@ -16,11 +16,11 @@ import pytest
 from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.data.corpus import write_corpus
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError, ResourceError, StoreError
 from sentdist.learning.bank import FileBank
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context

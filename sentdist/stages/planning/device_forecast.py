@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import RecipeError, counted, did_you_mean, duration
 from sentdist.machine import GPUS
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec
 from sentdist.recipe.stage import Stage, as_number, longest_path
 from sentdist.recipe.stages import Bank, Scores, Targets, Train

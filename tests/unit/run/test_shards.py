@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Targets
 from sentdist.run.cluster import address as own_cluster

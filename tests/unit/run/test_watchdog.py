@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.run.board.diagnosis import ActiveStage, ClusterState, Heartbeat, Heartbeats, Host, LastHeartbeat, notices
 from sentdist.run.board.events import StageEvent
 from sentdist.run.board.watchdog import Watchdog
