@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from sentdist.errors import DataError, RecipeError, StoreError
 from sentdist.api.encoders import embeddings_of, sentences_of
+from sentdist.errors import DataError, RecipeError, StoreError
 from sentdist.inference.export import average_encoders
 from sentdist.inference.opening import encoder_folder
 from sentdist.inference.planned_scores import own_files
