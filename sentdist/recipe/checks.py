@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import partial
 
+from sentdist.corpora import AnyCorpus
+from sentdist.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.errors import RecipeError
 from sentdist.families import POOLINGS, PoolingName, with_decoder
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.channels import Channels, mismatch_of_channels
 from sentdist.objectives.objective_spec import Mismatch, Rows, Start
-from sentdist.recipe.corpora import AnyCorpus
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.recipe.objectives import (
     OBJECTIVES,
     AnyObjective,

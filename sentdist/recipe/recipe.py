@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import RecipeError, brief, counted, near_file, typed
 from sentdist.files import OBJECTS, TABLES, reading, suffix_of
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora import CorpusSection
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.dotted import with_path
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.search import Search

@@ -9,6 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sentdist.corpora import AnyCorpus
+from sentdist.corpora.kind import Planning
+from sentdist.corpora.own import OwnSection
+from sentdist.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.errors import LONGEST_VALUE, RecipeError, counted, one_line
 from sentdist.recipe.checks import (
     check_encoder,
@@ -26,10 +30,6 @@ from sentdist.recipe.checks import (
     settled,
     settled_view,
 )
-from sentdist.recipe.corpora import AnyCorpus
-from sentdist.recipe.corpora.kind import Planning
-from sentdist.recipe.corpora.own import OwnSection
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.recipe.dotted import short_names, with_path
 from sentdist.recipe.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.recipe.recipe import Recipe, recipe_from_values
