@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
+from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError, SentdistError
+from sentdist.evaluation.sts import checked_embeddings, normalized
 from sentdist.text import markdown_table
 
 if TYPE_CHECKING:
-    from sentdist.evaluation.geometry import RclTerms
     from sentdist.recipe.specs import EncoderSpec
     from sentdist.recipe.stages import Train
     from sentdist.stages.context import Context
@@ -66,11 +69,10 @@ def terms_of(stage: Train, encoder: Train | EncoderSpec, context: Context, rows:
     import numpy as np
 
     from sentdist.data.corpus import OpenedCorpus
-    from sentdist.evaluation.geometry import rcl_terms
     from sentdist.learning.bank import FileBank
     from sentdist.learning.encoder.encode import encode
     from sentdist.stages.context import folder_of
-    from sentdist.stages.scores.embed_sentences import frozen_encoder
+    from sentdist.stages.embed import frozen_encoder
 
     corpus = OpenedCorpus.open(folder_of(stage.corpus, context))
     order = np.random.default_rng(0).permutation(corpus.num_rows)[:rows]
@@ -80,6 +82,72 @@ def terms_of(stage: Train, encoder: Train | EncoderSpec, context: Context, rows:
     ours = [encode(loaded, corpus.sentences(ids), max_length=stage.training.max_length) for ids in sides]
     augmented = [bank.rows(ids).float().numpy() for ids in sides]
     return rcl_terms(*ours, *augmented)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairingTerms:
+    """The terms of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
+
+    Args:
+        alignment: mean cosine of matching sentences (first terms of Eq. 4, without their sign).
+        spread: mean over i of the log of the mean over j of exp cosine (Eq. 5).
+        mean_cosine: over all i and j (Eq. 6), at most `spread` by Jensen's inequality.
+    """
+
+    alignment: float
+    spread: float
+    mean_cosine: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class RclTerms:
+    """Terms of queries with indices (`pairs`), and of each with its N augmentations by entropy encoders, in sum."""
+
+    pairs: PairingTerms
+    queries: PairingTerms
+    indices: PairingTerms
+
+    @property
+    def asymptotic_loss(self) -> float:
+        """Eq. 4: Eq. 3 at temperature 1 less (1 + 2N) log M, as M grows; nats."""
+        return sum(term.spread - term.alignment for term in (self.pairs, self.queries, self.indices))
+
+    @property
+    def bound(self) -> float:
+        """Eq. 6: the mean cosines that Eq. 5, the last three terms of Eq. 4, lies at or above."""
+        return sum(term.mean_cosine for term in (self.pairs, self.queries, self.indices))
+
+
+def rcl_terms(queries_MD: ArrayLike, indices_MD: ArrayLike, augmented_queries_NMD: ArrayLike, augmented_indices_NMD: ArrayLike) -> RclTerms:
+    """Return the terms of m rows. Eq. 5 prints q in its last sum, where Eq. 4 and 6 have ind; here it is ind."""
+    queries, indices = (_unit(one, "RCL's terms") for one in (queries_MD, indices_MD))
+    banks = [[_unit(one, "a bank") for one in np.asarray(bank)] for bank in (augmented_queries_NMD, augmented_indices_NMD)]
+    return RclTerms(
+        pairs=_term(queries, indices),
+        queries=_sum([_term(queries, one) for one in banks[0]]),
+        indices=_sum([_term(indices, one) for one in banks[1]]),
+    )
+
+
+def _term(one_MD: NDArray[np.float64], other_MD: NDArray[np.float64]) -> PairingTerms:
+    cosines = one_MD @ other_MD.T
+    return PairingTerms(
+        alignment=float(np.trace(cosines) / len(cosines)),
+        spread=float(np.mean(np.log(np.mean(np.exp(cosines), axis=1)))),
+        mean_cosine=float(cosines.mean()),
+    )
+
+
+def _sum(terms: list[PairingTerms]) -> PairingTerms:
+    return PairingTerms(
+        alignment=sum(term.alignment for term in terms),
+        spread=sum(term.spread for term in terms),
+        mean_cosine=sum(term.mean_cosine for term in terms),
+    )
+
+
+def _unit(embeddings_MD: ArrayLike, where: str) -> NDArray[np.float64]:
+    return np.asarray(normalized(checked_embeddings(embeddings_MD, where=where)), dtype=np.float64)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,9 @@ def recipes(incomplete: str) -> list[str]:
 
 def tasks(incomplete: str) -> list[str]:
     """Complete tasks and groups; in a list with commas the last one."""
-    from sentdist.recipe.task_names import OWN, OWN_KINDS
-    from sentdist.recipe.tasks import TASK_GROUPS, TASKS
+    from sentdist.tasks.cards import TASK_GROUPS, TASKS
+    from sentdist.tasks.kinds import OWN_KINDS
+    from sentdist.tasks.names import OWN
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _fitting(last, (*TASK_GROUPS, *TASKS, *(f"{kind}=" for kind in (*OWN_KINDS, OWN))))]

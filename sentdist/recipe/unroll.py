@@ -32,19 +32,20 @@ from sentdist.recipe.checks import (
 from sentdist.recipe.corpora import AnyCorpus, CorpusSection
 from sentdist.recipe.corpora.kind import Planning
 from sentdist.recipe.corpora.own import OwnSection
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus, link_task
+from sentdist.recipe.corpora.relations import RelationalCorpus
 from sentdist.recipe.dotted import short_names, with_path
 from sentdist.recipe.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.recipe.recipe import Recipe, check_method_in_path, recipe_from_values
-from sentdist.recipe.recipe_tasks import RecipeTasks
 from sentdist.recipe.resolver import Pin, Resolver
 from sentdist.recipe.sections import EncoderSection, Method, TargetsSection
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Training
 from sentdist.recipe.stage import Json, Stage, memoized, topological
 from sentdist.recipe.stages import Bank, CorpusSizes, Scores, Selection, Targets, Train
-from sentdist.recipe.task_names import dev_parts
+from sentdist.recipe.tasks import RecipeTasks
 from sentdist.recipe.view_checks import check_channels, check_links, check_space, check_view, chosen_by, left_over_at_all, settled_view
 from sentdist.recipe.wording import value_text
+from sentdist.tasks.links import LinkTask, link_task
+from sentdist.tasks.names import dev_parts
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:

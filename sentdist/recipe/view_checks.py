@@ -9,7 +9,7 @@ from sentdist.families import POOLINGS, PoolingName
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.channels import Channels, mismatch_of_channels
 from sentdist.recipe.checks import UNTOUCHED, inputs_of
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus
+from sentdist.recipe.corpora.relations import RelationalCorpus
 from sentdist.recipe.objectives import AnyObjective, Sum, has_field, names_where, terms_of, value_of
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.sections import Method
@@ -17,6 +17,7 @@ from sentdist.recipe.specs import Probes, View
 from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.wording import not_one_of
+from sentdist.tasks.links import LinkTask
 
 
 def check_channels(view: View, probes: Probes | None, *, width: int | None, where: str) -> None:

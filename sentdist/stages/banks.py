@@ -21,8 +21,8 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context, folder_of
+from sentdist.stages.embed import frozen_encoder
 from sentdist.stages.planning.worker_memory import bank_lies_on_gpu, size_of
-from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 
 class BankBody:

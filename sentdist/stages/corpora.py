@@ -17,20 +17,22 @@ from sentdist.data.checked_rows import read_pairs
 from sentdist.data.corpus import build_corpus
 from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
 from sentdist.data.nli_groups import Augment, group_by_premise, inference_rows
-from sentdist.data.relations import RelationSource, join_relations
+from sentdist.data.relations import join_relations
 from sentdist.data.retrieval import faq_pairs, read_retrieval
 from sentdist.data.sources.hub import check_pinned, read_source
 from sentdist.learning.paraphrase import paraphrase
 from sentdist.recipe.corpora import graded as plan
 from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus, GroupPart
 from sentdist.recipe.corpora.kind import CorpusStage
-from sentdist.recipe.corpora.relations import RelationalCorpus, RelationFile, RelationPart
+from sentdist.recipe.corpora.relations import RelationalCorpus
 from sentdist.recipe.corpora.rows import RowsCorpus
-from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Json
-from sentdist.stages.context import Context, commit, read_own
+from sentdist.stages.context import Context, commit
 from sentdist.stages.devices import device_of
 from sentdist.store.store import Artifact
+from sentdist.tasks.held_out import read_own
+from sentdist.tasks.links import relation_sources
+from sentdist.tasks.sts import StsTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +125,7 @@ def _read(part: plan.GradedPart, context: Context) -> pa.Table:
     )
 
 
-def _pairs_of(task: Task, root: Path | None) -> list[tuple[str, str]]:
+def _pairs_of(task: StsTask, root: Path | None) -> list[tuple[str, str]]:
     check_pinned(task.source, task.revision, data_root=root)
     pairs = read_pairs(task.source, split=task.split, data_root=root, hub_revision=task.revision)
     return list(zip(pairs.sentence1, pairs.sentence2, strict=True))
@@ -196,26 +198,6 @@ def relations_rows(stage: RelationalCorpus, context: Context) -> CorpusTable:
     found = join_relations(sources, cap_rule=stage.cap_rule, held_out=stage.held_out, seed=stage.seed)
     counts: dict[str, Json] = {name: asdict(count) for name, count in found.counts.items()}
     return CorpusTable(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts={"relations": counts})
-
-
-def relation_sources(parts: Sequence[RelationPart], root: Path | None) -> list[RelationSource]:
-    """Read the tables of each relation."""
-    return [
-        RelationSource(
-            name=part.name,
-            tables=tuple(_relations_read(file, part, root) for file in part.sources),
-            construction=part.construction,
-            columns=part.columns,
-            only=part.only,
-            cap=part.cap,
-        )
-        for part in parts
-    ]
-
-
-def _relations_read(file: RelationFile, part: RelationPart, root: Path | None) -> pa.Table:
-    columns = (*part.columns, *(part.only[:1] if part.only else ()))
-    return read_source(file.source, split=file.split, data_root=root, columns=columns, hub_revision=file.source_revision)
 
 
 def plain_rows(stage: RowsCorpus, context: Context) -> CorpusTable:

@@ -11,8 +11,9 @@ from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import Labels
 from sentdist.recipe.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.recipe.resolver import Resolver
-from sentdist.recipe.specs import OwnRows, Task
+from sentdist.recipe.specs import OwnRows
 from sentdist.recipe.stage import slug
+from sentdist.tasks.sts import StsTask
 
 Scale = Literal["nli", "zero_to_five", "one_to_five"]
 Rounding = Literal["half_even", "half_up", "truncate", "none"]
@@ -50,7 +51,7 @@ class GradedCorpus(CorpusStage):
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels
     spacing: Spacing = 1.0  # of the grid
-    without: tuple[Task, ...] = ()  # tasks whose pairs are left out of the training
+    without: tuple[StsTask, ...] = ()  # tasks whose pairs are left out of the training
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
 
@@ -106,7 +107,7 @@ class GradedSection(Section):
         return graded_corpus(self, given.resolver, without=given.pairs_of(self.without, f"{where}.without"), where=where)
 
 
-def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[Task, ...], where: str) -> tuple[GradedCorpus, int]:
+def graded_corpus(section: GradedSection, resolver: Resolver, *, without: tuple[StsTask, ...], where: str) -> tuple[GradedCorpus, int]:
     """Return the stage of a section, and an estimate of its rows."""
     pins = [
         resolver.source(part.source, split=part.split, revision=part.revision, columns=part.columns, where=f"{where}.parts[{number}]")

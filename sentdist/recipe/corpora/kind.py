@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import Labels
 from sentdist.recipe.resolver import Pin, Resolver
-from sentdist.recipe.specs import Fold, OwnRows, Task
+from sentdist.recipe.specs import Fold, OwnRows
 from sentdist.recipe.stage import Processes, Purpose, Stage
+from sentdist.tasks.sts import StsTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +20,7 @@ class Planning:
 
     resolver: Resolver
     fold: Fold | None  # None without cross-validation
-    pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]  # `RecipeTasks.graded_pairs`
+    pairs_of: Callable[[Sequence[str], str], tuple[StsTask, ...]]  # `RecipeTasks.graded_pairs`
 
 
 def pinned(section: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from sentdist.recipe.stages import Scores
 from sentdist.run.demand import pool_demand
 from sentdist.run.parallel.pool import over_workers, rows_per_part, with_cluster_devices
 from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
-from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
+from sentdist.stages.embed import Embed, OnProgress, embed_here
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
