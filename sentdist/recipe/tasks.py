@@ -8,9 +8,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal, TypeVar
 
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import DataError, RecipeError, counted, did_you_mean, listed
-from sentdist.recipe.corpora import CorpusSection
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.sections import SelectionSection

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+from sentdist.corpora.kind import Reading
+from sentdist.corpora.relations import Pool, RelationalCorpus, RelationPart, relation_sources
 from sentdist.frozen import Count
-from sentdist.recipe.corpora.relations import Pool, RelationalCorpus, RelationPart
 from sentdist.tasks.task import Floor, Measure, OfSentences, Task, TaskKind, TaskScore
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from sentdist.corpora.triples import HeldOutTriples
     from sentdist.data.leaks import TaskTexts
-    from sentdist.data.relations import HeldOutTriples, RelationSource
     from sentdist.tasks.scorer import Scorer
 
 
@@ -46,9 +47,9 @@ class LinkTask(Task):
 
     def load(self, root: Path | None, folders: Mapping[str, str]) -> LoadedLinks:
         """Read the held-out triples; raise DataError as `held_out_relations`."""
-        from sentdist.data.relations import held_out_relations
+        from sentdist.corpora.triples import held_out_relations
 
-        sources = relation_sources(self.relations, root)
+        sources = relation_sources(self.relations, Reading(root=root))
         return LoadedLinks(task=self, triples=held_out_relations(sources, held_out=self.held_out, part="test", seed=self.seed))
 
 
@@ -65,23 +66,6 @@ def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
     return LinkTask(
         source=f"relations/{uncapped.label}", revision=corpus.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
     )
-
-
-def relation_sources(parts: Sequence[RelationPart], root: Path | None) -> list[RelationSource]:
-    """Read the tables of each relation."""
-    from sentdist.data.relations import RelationSource
-    from sentdist.data.sources.hub import read_source
-
-    found = []
-    for part in parts:
-        columns = (*part.columns, *(part.only[:1] if part.only else ()))
-        tables = tuple(
-            read_source(file.source, split=file.split, data_root=root, columns=columns, hub_revision=file.source_revision)
-            for file in part.sources
-        )
-        fields = part.model_dump(include={"name", "construction", "columns", "only", "cap"})
-        found.append(RelationSource(tables=tables, **fields))
-    return found
 
 
 @dataclass(frozen=True, kw_only=True)

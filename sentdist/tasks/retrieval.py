@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sentdist.errors import DataError, counted
-from sentdist.tasks.held_out import held_out_queries
 from sentdist.tasks.sts import LimitedTask
 from sentdist.tasks.task import Floor, Measure, TaskKind, TaskScore, drawn_rows
 
@@ -29,16 +28,18 @@ class RetrievalTask(LimitedTask):
 
     def load(self, root: Path | None, folders: Mapping[str, str]) -> LoadedRetrieval:
         """Read the queries, documents and judgements; raise DataError as `read_retrieval` and `judgements_of`."""
+        from sentdist.corpora.own_rows import open_split
         from sentdist.data.retrieval import read_retrieval
 
         if self.own is not None:
-            collection = held_out_queries(self, root, folders)
+            rows = open_split(self.source, self.own, self.split, revision=self.revision, folders=folders, root=root)
+            collection = rows.queries()
         else:
             collection = read_retrieval(self.source, split=self.split, data_root=root, document_field=self.document_field)
-        rows = self._rows_of_fold(collection)
+        of_fold = self._rows_of_fold(collection)
         if self.limit is not None:
-            rows = tuple(rows[place] for place in drawn_rows(len(rows), self.name, self.limit))
-        loaded = LoadedRetrieval(task=self, collection=collection, rows=rows)
+            of_fold = tuple(of_fold[place] for place in drawn_rows(len(of_fold), self.name, self.limit))
+        loaded = LoadedRetrieval(task=self, collection=collection, rows=of_fold)
         loaded.check()
         return loaded
 
@@ -58,7 +59,7 @@ RETRIEVAL = TaskKind(
     floors=("word_overlap", "bm25"), table="Retrieval", measures_in_table=("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10"),
     own=(
         "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, optional `group`), `NAME_qrels` "
-        "(`query_id`, `doc_id`, `relevance`), each a file; or a folder or zip in BEIR format"
+        "(`query_id`, `doc_id`, `relevance`), each a file; or a folder in BEIR format"
     ),
     chooses=True, has_documents=True, has_queries=True,
 )  # fmt: skip

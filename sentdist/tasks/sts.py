@@ -12,7 +12,6 @@ from pydantic import Field
 
 from sentdist.errors import DataError, counted
 from sentdist.recipe.specs import Fold
-from sentdist.tasks.held_out import held_out_rows
 from sentdist.tasks.task import Floor, Measure, OfSentences, Task, TaskKind, TaskScore, drawn_rows, halves
 
 if TYPE_CHECKING:
@@ -54,12 +53,15 @@ class StsTask(LimitedTask):
     def _held_out(self, root: Path | None, folders: Mapping[str, str]) -> Pairs:
         import numpy as np
 
+        from sentdist.corpora.own_rows import open_split
         from sentdist.data.checked_rows import Pairs
 
-        table, groups = held_out_rows(self, root, folders)
+        assert self.own is not None
+        rows = open_split(self.source, self.own, self.split, revision=self.revision, folders=folders, root=root)
+        table = rows.table()
         first, second, score = (table[name].to_pylist() for name in table.column_names)
         subset = (self.source,) * table.num_rows
-        return Pairs(subset=subset, sentence1=tuple(first), sentence2=tuple(second), score=np.array(score), group=groups)
+        return Pairs(subset=subset, sentence1=tuple(first), sentence2=tuple(second), score=np.array(score), group=rows.groups)
 
 
 STS = TaskKind(

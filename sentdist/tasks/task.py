@@ -188,8 +188,8 @@ def load_task(task: Task, data_root: str | None, folders: Mapping[str, str] = Ma
     Args:
         folders: Revision -> folder, of files given by path.
     """
-    from sentdist.data.sources.hub import check_pinned
-    from sentdist.data.sources.mirror import data_folder
+    from sentdist.data.mirror import data_folder
+    from sentdist.data.sources import check_pinned
 
     root = data_folder(data_root)
     if task.own is None:

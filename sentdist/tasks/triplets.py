@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from sentdist.errors import DataError, counted
 from sentdist.tasks.cards import TaskCard
-from sentdist.tasks.held_out import held_out_rows
 from sentdist.tasks.task import Floor, Measure, OfSentences, Task, TaskKind, TaskScore
 
 if TYPE_CHECKING:
@@ -34,12 +33,14 @@ class TripletTask(Task):
 
     def load(self, root: Path | None, folders: Mapping[str, str]) -> LoadedTriplets:
         """Read the triplets; raise DataError as `read_texts` or `read_rows`, and if negatives equal positives."""
+        from sentdist.corpora.own_rows import open_split
         from sentdist.data.checked_rows import read_texts
 
         if self.own is None:
             columns, groups = read_texts(self.source, columns=self.columns, split=self.split, data_root=root, hub_revision=self.revision)
         else:
-            table, groups = held_out_rows(self, root, folders)
+            rows = open_split(self.source, self.own, self.split, revision=self.revision, folders=folders, root=root)
+            table, groups = rows.table(), rows.groups
             columns = tuple(tuple(table[name].to_pylist()) for name in table.column_names)
         anchors, positives, negatives = columns
         if positives == negatives:

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from functools import cache
 from typing import get_args
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import OBJECTIVE_NAMES, OBJECTIVES, terms_of
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Train
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
-from sentdist.run.demand import stage_demand
+from sentdist.run.resources import stage_demand
 from sentdist.stages.cards import training_card
 from sentdist.store.record import MissingStage
 from sentdist.tasks.cards import TASKS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from sentdist.data.files import FileFacts, recall_note, remember_note
 from sentdist.data.generated import PREFIX as GENERATED
-from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
 from sentdist.errors import DataError
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 
-from rayjobs.benchmarks.rcl_terms import rcl_terms
 from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, singular_values, uniformity
 from sentdist.evaluation.linear_models import probe_distribution, probe_regression
 from sentdist.evaluation.relational import (
@@ -169,23 +167,3 @@ def test_ranks_by_hand() -> None:
     assert filtered.ranks.tolist() == [2.0] and filtered.overall.num_candidates == 3.0
     alone = ranked((0, 0), (0, 1), (0, 3))
     assert (alone.overall.mrr, alone.overall.num_candidates) == (100.0, 1.0)
-
-
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-
-
-def test_terms_are_those_of_loops_and_of_eq_3() -> None:
-    draw, m = np.random.default_rng(0), 7
-    q, ind, au_q, au_ind = draw.normal(size=(m, 5)) + 1, draw.normal(size=(m, 5)), draw.normal(size=(2, m, 5)), draw.normal(size=(2, m, 5))
-    found = rcl_terms(q, ind, au_q, au_ind)
-    pairs = [(q, ind), *((q, one) for one in au_q), *((ind, one) for one in au_ind)]
-    spreads = [np.mean([math.log(np.mean([math.exp(_cosine(x, y)) for y in right])) for x in left]) for left, right in pairs]
-    cosines = [np.mean([_cosine(x, y) for x in left for y in right]) for left, right in pairs]
-    assert found.pairs.spread == pytest.approx(spreads[0]) and found.queries.spread == pytest.approx(sum(spreads[1:3]))
-    assert found.bound == pytest.approx(sum(cosines)) and found.bound < sum(spreads), "Jensen"
-    loss = sum(
-        np.mean([-_cosine(left[i], right[i]) + math.log(sum(math.exp(_cosine(left[i], y)) for y in right)) for i in range(m)])
-        for left, right in pairs
-    )
-    assert found.asymptotic_loss == pytest.approx(loss - len(pairs) * math.log(m)), "Eq. 3 less log M for each of its 1 + 2N terms"
