@@ -17,14 +17,14 @@ from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
 from sentdist.recipe.stages import Scores
-from sentdist.recipe.task_kinds import TASK_KINDS, own_rows_of
-from sentdist.recipe.task_names import OWN_KINDS, own_parts, task_names
-from sentdist.recipe.tasks import TASKS
 from sentdist.stages.context import Context
+from sentdist.stages.embed import MakeEmbed, embed_here
 from sentdist.stages.planning.planned import planned_evaluation
 from sentdist.stages.planning.resolve import declared_folder
-from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
+from sentdist.tasks.names import own_parts, task_names
 
 _NO_FILE = ("generated/", "hub:")  # prefixes of sources that are no files
 
@@ -180,7 +180,7 @@ class PlannedScores:
                 *notes,
             )
         if any(map(is_own_rows, names)):
-            own = [task.name for task in stage.tasks if own_rows_of(task) is not None]
+            own = [task.name for task in stage.tasks if task.own is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
         used = _prompts_of(stage, context, use, prompts or AskedPrompts())
         texts = {role: prompt.text for role, prompt in used.items() if prompt.text}
@@ -217,6 +217,6 @@ class PlannedScores:
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
         """Compute the scores; arguments as for `build_scores`."""
-        from sentdist.stages.scores.build import build_scores  # imports scipy: mistakes in names are reported before
+        from sentdist.stages.scores import build_scores  # imports scipy: mistakes in names are reported before
 
         return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

@@ -261,7 +261,6 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(summary, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(summary, "print_hits", lambda name, context: None)
         monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(tracking, "rebuild", brought)
         done.clear()
