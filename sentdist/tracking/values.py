@@ -20,9 +20,8 @@ from sentdist.recipe.task_kinds import have_mean
 from sentdist.recipe.task_names import OWN, kind_of_scored, named_task, own_test_names, task_names
 from sentdist.recipe.tasks import TASK_GROUPS, group_parts
 from sentdist.recipe.wording import value_text
-from sentdist.store.chosen import cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 
 DEV_SCORE = "best_dev_score"
 Metrics = dict[str, float]

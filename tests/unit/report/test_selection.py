@@ -18,8 +18,7 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.chosen import confirmation
-from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.store.sweep import SweepRecord, confirmation, load_sweep
 from tests.support.planning import RECIPES, shipped_plan
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
