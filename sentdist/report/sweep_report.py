@@ -105,7 +105,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         StoreError: unknown sweep, or no finished trial.
     """
     search_record = find_search(store, name)
-    if search_record is not None and name not in sweep_names(store):
+    if search_record is not None and f"{name}.json" not in store.files.names("sweeps"):
         return _search_alone(search_facts(search_record, None, {}))
     sweep = load_sweep(store, name)
     records = sweep.records(store)

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.corpora.own_rows import file_rows
 from sentdist.data.columns import Named, layout_of
-from sentdist.data.own.rows import file_rows
 from sentdist.data.tables import find_table
 from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
