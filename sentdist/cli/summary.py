@@ -169,8 +169,7 @@ def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
 def print_next(name: str, store: ArtifactStore) -> None:
     """Print the choice on dev, its encoder, warnings (no gain, no test) and the next commands."""
     from sentdist.report.page_head import no_gain, no_tests
-    from sentdist.store.chosen import cells_by_dev
-    from sentdist.store.sweep import load_sweep
+    from sentdist.store.sweep import cells_by_dev, load_sweep
 
     sweep = load_sweep(store, name)
     records = sweep.records(store)

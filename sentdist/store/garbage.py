@@ -18,9 +18,9 @@ from sentdist.errors import duration
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Bank, Scores, Train
 from sentdist.recipe.unroll import Plan
-from sentdist.store.access import reading, writing
 from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA
+from sentdist.store.storage import reading, writing
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, (*STAGES, STAGING, ASIDE)))})/|{RUNNING}/[0-9a-f]+$")

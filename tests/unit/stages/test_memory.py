@@ -10,6 +10,7 @@ import pytest
 import torch
 from sentdist.recipe.corpora.rows import RowsCorpus
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.recipe.sections import Runtime
