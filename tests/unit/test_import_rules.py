@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 6105,
     "report": 5052,
-    "run": 7789,
+    "run": 7646,
     "services": 801,
     "stages": 4538,
     "store": 2477,
