@@ -164,7 +164,7 @@ def train(
         trained = sentdist.train("faq.csv")
         encoder = sentdist.Encoder(trained.folder)
     """
-    from sentdist.inference.encoder_value import parse_encoder
+    from sentdist.inference.opening import parse_encoder
     from sentdist.stages.planning.planned import own_request
 
     named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}

@@ -9,10 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from sentdist.api.encoders import AnyEncoder, Encoder, Place
+from sentdist.api.encoders import AnyEncoder, Place, use_of
 from sentdist.errors import DataError
-from sentdist.inference.arguments import given_encoder, given_name, given_names
-from sentdist.inference.opening import data_root, encoder_use, open_store
+from sentdist.inference.opening import data_root, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
 from sentdist.run.build_recipe import numbers
@@ -57,10 +56,11 @@ def evaluate(
         scores = sentdist.evaluate("minilm-l6", "scenes-sts")
         print(scores["scenes-sts"])
     """
-    names = given_names("evaluate: tasks", tasks)
+    from sentdist.inference.planned_scores import PlannedScores
+
     asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt)
-    use = _use(encoder, store)
-    planned = _planned("evaluate", use, names, store, data, asked)
+    use = use_of(encoder, store)
+    planned = PlannedScores.of(use, names_of(tasks), store=open_store(store), data=data_root(data), prompts=asked)
     for one in planned.prompts if asked == use.prompts == AskedPrompts() else ():
         if one.line and not one.text:
             warnings.warn(one.line, stacklevel=2)
@@ -85,10 +85,11 @@ def compare(
     Raises:
         DataError: the same encoder twice, no common task, or one folder of predictions beside an encoder. Others as `evaluate`.
     """
-    names = () if tasks is None else given_names("compare: tasks", tasks)
+    names = () if tasks is None else names_of(tasks)
     if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
         return compare_predictions((str(encoder), str(other)), kept, names)
-    planned = planned_pair([_use(one, store) for one in (encoder, other)], names or ("sts",), open_store(store), data_root(data))
+    uses = [use_of(one, store) for one in (encoder, other)]
+    planned = planned_pair(uses, names or ("sts",), open_store(store), data_root(data))
     return compare_scores((planned[0].checkpoint, planned[1].checkpoint), planned, [one.made() for one in planned])
 
 
@@ -106,14 +107,21 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     Raises:
         StoreError: no such sweep, or no finished trial. DataError: no such paper.
     """
-    name = given_name("report", sweep, paper)
+    if (sweep is None) == (paper is None):
+        found = "neither" if sweep is None else "both"
+        raise DataError(where="report", found=found, expected="a sweep, or a paper", remedy="Name one of the two.")
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(store), name)
+        return report_paper(open_store(store), paper)
     from sentdist.report.sweep_report import report_sweep
 
-    return report_sweep(open_store(store), name)
+    return report_sweep(open_store(store), sweep.name if isinstance(sweep, Recipe) else str(sweep))
+
+
+def names_of(tasks: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of tasks; each `str` may hold several, separated by commas."""
+    return tuple(name.strip() for one in ([tasks] if isinstance(tasks, str) else tasks) for name in one.split(","))
 
 
 def planned_pair(
@@ -174,15 +182,3 @@ def _labels(ours: str, theirs: str) -> tuple[str, str]:
 
 def _twice(name: str) -> DataError:
     return DataError(where="compare", found=f"{name} twice", expected="two encoders", remedy="Give another one.")
-
-
-def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
-    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), store)
-
-
-def _planned(
-    command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place, prompts: AskedPrompts | None = None
-) -> PlannedScores:
-    from sentdist.inference.planned_scores import PlannedScores
-
-    return PlannedScores.of(use, tasks, store=open_store(store), data=data_root(data), command=command, prompts=prompts)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import explain_disk_errors, named
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
 from sentdist.run.checkpoints import forget_finished

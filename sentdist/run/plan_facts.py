@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import counted, duration
 from sentdist.files import disk_size
 from sentdist.learning.bank_shape import bank_bytes
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.dotted import short_names
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage, topological

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Task, Training
 from sentdist.recipe.stages import Bank, Scores, Train

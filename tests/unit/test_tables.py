@@ -10,9 +10,9 @@ from typing import get_args
 
 import pytest
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import OBJECTIVE_NAMES, OBJECTIVES, terms_of
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage

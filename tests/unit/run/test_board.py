@@ -18,8 +18,8 @@ from ray.train.v2.api.exceptions import ControllerError, PreemptionError, Worker
 from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train

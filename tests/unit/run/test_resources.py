@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from sentdist.corpora.groups import Augmentation, GroupedCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
-from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import Training
 from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train

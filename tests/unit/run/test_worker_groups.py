@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.run import workers as worker_groups

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Train
 from sentdist.run.checkpoints import RunningFolder
 from sentdist.stages.train_setup import ALONE
