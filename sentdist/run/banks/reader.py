@@ -92,12 +92,7 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
             )
     lost: tuple[str, ...] = ()
     for attempt in range(TRIES):
-        try:
-            held: list[HeldBank] = ask_owner(first.store, lambda owner, lost=lost: owner.shards.remote(list(orders), lost))
-        except RayTaskError as error:
-            raise cause_of(error) from None
-        except RayActorError as error:
-            raise _lost(orders, error) from error
+        held = _ask(orders, lost)
         try:
             return ObjectStoreBank(orders, [_get(bank) for bank in held])
         except (ObjectLostError, RayTaskError) as error:
@@ -131,6 +126,16 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
         encoder=stage.encoder.label,
         shape=bank_shape(context.store.open_file(described_in).read().decode(), where=described_in),
     )
+
+
+def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> list[HeldBank]:
+    try:
+        held: list[HeldBank] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
+    except RayTaskError as error:
+        raise cause_of(error) from None
+    except RayActorError as error:
+        raise _lost(orders, error) from error
+    return held
 
 
 def _get(bank: HeldBank) -> Shards:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Train
