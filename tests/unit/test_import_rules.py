@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 4416,
     "report": 5061,
-    "run": 7788,
+    "run": 7650,
     "services": 659,
     "stages": 3100,
     "store": 2401,
