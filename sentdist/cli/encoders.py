@@ -88,7 +88,7 @@ def _encode_file(
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.inference.ready_encoder import encode_file
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     with shared_out(num_rows or None, workers=workers) as runtime:
         loaded, done = _loaded(use, runtime), 0
@@ -96,7 +96,7 @@ def _encode_file(
         loaded = loaded.with_prompt(prompt.text)
         batches, devices = None, _devices_here()
         if runtime is not None:
-            from sentdist.run.parallel.file_encoder import WorkerEncoding
+            from sentdist.run.embed import WorkerEncoding
 
             on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
             batches, devices = on_cluster.batches, on_cluster.devices
@@ -198,7 +198,7 @@ def search(
 
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.learning.encoder.declared import ranks_otherwise
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -215,7 +215,7 @@ def search(
             devices = f", {_devices_here()}"
             steps = search_here(result, searched, reader.open(loaded))
         else:
-            from sentdist.run.parallel.embed import search_over_workers
+            from sentdist.run.embed import search_over_workers
 
             steps = search_over_workers(
                 result, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown,

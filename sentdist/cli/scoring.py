@@ -150,11 +150,11 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
         print_notes(f"Encoding {devices}.", err=is_quiet)
 
     if over_workers:
-        from sentdist.run.parallel.embed import embed_over_workers
+        from sentdist.run.embed import embed_over_workers
 
         embed = partial(embed_over_workers, tell=tell)
     else:
-        from sentdist.run.parallel.sharing import embed_on_all_gpus
+        from sentdist.run.sharing import embed_on_all_gpus
 
         planned, devices = planned.here()
         embed = partial(embed_on_all_gpus, devices=devices, tell=tell)

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sentdist.corpora.relations import LinksSection
 from sentdist.families import PoolingName
 from sentdist.frozen import MOST_LETTERS, NAME, ONE_LINE, Count, Frozen
 from sentdist.machine import SHARES, is_share
-from sentdist.recipe.corpora.relations import LinksSection
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.recipe.tasks import TASK_GROUPS

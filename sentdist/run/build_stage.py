@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import explain_disk_errors, named
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.losses import end_of, may_be_a_lost_peer
-from sentdist.run.board.submissions import EventSink, Submission
-from sentdist.run.demand import stage_demand
-from sentdist.run.training.checkpoints import forget_finished
+from sentdist.run.checkpoints import forget_finished
+from sentdist.run.events import StageEvent
+from sentdist.run.losses import end_of, may_be_a_lost_peer
+from sentdist.run.resources import stage_demand
+from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.context import inputs_watched
 from sentdist.stages.local import build_in_process
 from sentdist.store.store import Artifact
@@ -64,11 +64,11 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     demand = stage_demand(stage, context.runtime)
     match stage:
         case Train() | Rung():
-            from sentdist.run.training.rank import train_as_first_rank
+            from sentdist.run.rank import train_as_first_rank
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "group":
-            from sentdist.run.training.worker_group import shards_in_group
+            from sentdist.run.group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
     assert demand.way == "task", f"no worker group builds stages of kind {stage.kind}"

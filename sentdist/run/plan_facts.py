@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import counted, duration
 from sentdist.files import disk_size
 from sentdist.learning.bank_shape import bank_bytes
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.dotted import short_names
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage, topological
@@ -17,7 +17,7 @@ from sentdist.recipe.stages import Bank, Scores, Targets, Train
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
 from sentdist.stages.memory import EncoderSize, size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED, Forecast

@@ -12,17 +12,12 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
-
 from sentdist import machine
-from sentdist.data.mirror import copy_into_mirror, data_folder
-from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
-from sentdist.data.own.split import SIDES
-from sentdist.data.retrieval import Retrieval
-from sentdist.errors import ArtifactLost, DataError, StoreError
+from sentdist.data.mirror import data_folder
+from sentdist.errors import ArtifactLost, StoreError
 from sentdist.kernels.cpp_library import used_kernels
 from sentdist.recipe.sections import Runtime
-from sentdist.recipe.specs import EncoderSpec, OwnRows
+from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage
 from sentdist.store.store import Artifact, ArtifactStore
 
@@ -42,48 +37,6 @@ class Context:
     def data_folder(self) -> Path | None:
         """The data root as a local folder: a mirror if it is an address."""
         return data_folder(self.data_root)
-
-
-def read_own(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> pa.Table:
-    """Return the rows of a split (train, dev or test); raise DataError as `read_rows` and `place_of`."""
-    return read_rows(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def own_groups(
-    name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None
-) -> tuple[str, ...]:
-    """Return the groups of the rows of a split, as `read_groups`."""
-    return read_groups(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def own_queries(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> Retrieval:
-    """Return the rows of a split as queries and documents; raise DataError as `read_own`."""
-    return read_queries(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def place_of(name: str, revision: str, folders: Mapping[str, str], root: Path | None) -> Path | None:
-    """Return the path of a file; None for a hub data set.
-
-    Args:
-        folders: Revision -> folder, of files given by path; others are below the data root.
-
-    Raises:
-        DataError: the run was not planned with this file.
-    """
-    if name.startswith("hub:"):
-        return None
-    if revision in folders:
-        return Path(folders[revision]) / name
-    if root is None:
-        raise DataError(
-            where=name, found="no such file in this run", expected=f"the file with content {revision}", remedy="Plan with corpus.file."
-        )
-    copy_into_mirror(name, root)
-    return root / name
-
-
-def _file(own: OwnRows) -> OwnFile:
-    return OwnFile(**own.model_dump(exclude={"separator", "has_header"}))
 
 
 InUse = dict[str, tuple[ArtifactStore, Artifact]]  # by folder

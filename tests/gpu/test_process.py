@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -20,7 +21,6 @@ from sentdist.learning.gather import GPU_BACKEND, _GatherRows
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Train

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -37,8 +37,7 @@ from sentdist.learning.encoder.declared import (
 )
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.recipe.resolver import OwnPin, Pin
-from sentdist.recipe.specs import EncoderSpec, OwnFileSection, OwnRows
-from sentdist.recipe.stages import tokens_in
+from sentdist.recipe.specs import EncoderSpec, OwnFileSection
 
 SAVE = "Give a folder written by save_pretrained."
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
@@ -183,27 +182,15 @@ class FileResolver:
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Pin a user file; raise DataError if it is missing, cannot be understood, or its rows cannot be held out."""
-        from sentdist.data.own.recognise import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
+        from sentdist.corpora.recognise import recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
             name, path = self._own_file(file.file)
-            given = OwnFileOptions(columns=file.columns, encoding=file.encoding, **file.held_out.model_dump())
-            found = recognise(name, path, given, hub_revision=file.revision)
+            found = recognise(name, path, file)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
-            rows = OwnRows.model_validate(asdict(found.file))
-            self._own[asked] = OwnPin(
-                name=name,
-                revision=found.revision,
-                rows=rows,
-                num_rows=found.sizes[0],
-                num_dev=found.num_items[0],
-                num_test=found.num_items[1],
-                num_apart=found.num_apart,
-                tokens=tokens_in(found.text_bytes),
-                notes=found.notes,
-            )
+            self._own[asked] = found
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.data.sources import check_pinned, inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.loop import StepReport
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.corpora import build_corpus_stage
 from sentdist.stages.local import build_all
 from sentdist.stages.tasks.load import load_task
+from sentdist.stages.text_stages import build_corpus_stage
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
 from tests.support.building import run_local

@@ -11,7 +11,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Train

@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ArtifactLost, StoreError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.store import copies

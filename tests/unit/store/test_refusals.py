@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import StoreError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep

@@ -1,16 +1,20 @@
-"""Base classes of the kinds of training corpus: the section of a recipe, the stage, and its sources."""
+"""What all kinds of training corpus share: the section of a recipe, the stage, its sources, and how they are read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import Labels
 from sentdist.recipe.resolver import Pin, Resolver
 from sentdist.recipe.specs import Fold, OwnRows, Task
-from sentdist.recipe.stage import Processes, Purpose, Stage
+from sentdist.recipe.stage import Json, Processes, Purpose, Stage
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +26,31 @@ class Planning:
     pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]  # `RecipeTasks.graded_pairs`
 
 
+class SourceSection(Frozen):
+    """A source of rows in a recipe."""
+
+    source: str
+    revision: str | None = None  # of a hub data set; files are pinned by their content
+    split: str | None = "train"
+
+    def pin(self, resolver: Resolver, columns: tuple[str, ...], *, where: str) -> Pin:
+        """Look up the source; raise DataError if it lacks the split or columns."""
+        return resolver.source(self.source, split=self.split, revision=self.revision, columns=columns, where=where)
+
+
+class PinnedPart(Frozen):
+    """A pinned source of rows; split None: all rows."""
+
+    source: str
+    source_revision: str
+    split: str | None = "train"
+
+    @property
+    def name(self) -> str:
+        """The name in counts and errors."""
+        return f"{self.source}:{self.split}" if self.split else self.source
+
+
 def pinned(section: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dict[str, Any]:
     """Return the section of a source as fields of a stage, with the name and revision of the pin."""
     kept = section.model_dump(exclude={"kind", "source", "revision", *without})
@@ -29,7 +58,7 @@ def pinned(section: Frozen, pin: Pin, *, without: Set[str] = frozenset()) -> dic
 
 
 class Section(Frozen):
-    """A corpus in a recipe. Each subclass in a file of this package is a kind of corpus, with a field `kind`."""
+    """A corpus in a recipe. Each subclass, with a field `kind`, is a kind of corpus."""
 
     if TYPE_CHECKING:
         kind: str
@@ -70,6 +99,38 @@ class PinnedSource(Protocol):
     def own(self) -> OwnRows | None: ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorpusTable:
+    """Rows of a corpus, as `CorpusStage.read` returns them."""
+
+    table: pa.Table
+    columns: tuple[str, ...]  # of sentences
+    values: tuple[str, ...] = ()  # columns of labels or relations
+    facts: dict[str, Json] = field(default_factory=dict)  # for the record
+    limit: int | None = None  # rows to draw
+    limit_seed: int = 0
+    add_reversed: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Where the sources of a corpus are read, and the device for a model that generates some of its sentences."""
+
+    root: Path | None
+    folders: Mapping[str, str] = field(default_factory=dict)  # revision of an encoder or user file given by path -> its folder
+    device: Callable[[], Any] | None = None
+
+    def rows(self, part: PinnedSource, columns: Sequence[str]) -> pa.Table:
+        """Return columns of a source; of a user file its training rows."""
+        from sentdist.corpora.own_rows import open_split
+        from sentdist.data.sources import read_source
+
+        if part.own is not None:
+            rows = open_split(part.source, part.own, "train", revision=part.source_revision, folders=self.folders, root=self.root)
+            return rows.table()
+        return read_source(part.source, split=part.split, data_root=self.root, columns=columns, hub_revision=part.source_revision)
+
+
 class CorpusStage(Stage):
     """A training corpus."""
 
@@ -79,7 +140,14 @@ class CorpusStage(Stage):
     precision_used: ClassVar[None] = None
 
     holds: ClassVar[str]  # description of its rows, for a table
-    reader: ClassVar[str]  # "module:function" of (stage, context) that reads the sources and returns a `CorpusTable`
+
+    def read(self, reading: Reading) -> CorpusTable:
+        """Read the sources, which have the pinned content.
+
+        Raises:
+            DataError: an unreadable source, or rows that make no corpus.
+        """
+        raise NotImplementedError
 
     @property
     def num_columns(self) -> int:

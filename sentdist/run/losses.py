@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 
@@ -10,10 +11,10 @@ import ray
 
 from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.recipe.stage import Stage
-from sentdist.run.board.events import StageEvent
 from sentdist.run.cluster.connection import GONE, PROCESS_LOST, cause_of, reason
-from sentdist.run.demand import Demand
-from sentdist.run.ray_private import draining_nodes
+from sentdist.run.events import StageEvent
+from sentdist.run.ray_private import drain_node, draining_nodes
+from sentdist.run.resources import Demand
 
 NOTICE_S = 2.0  # between two checks for a notice: spot machines get it 30 s to 2 min ahead
 LAST_CHECK_S = 0.5  # a check takes milliseconds, but hangs while the head is away
@@ -106,3 +107,31 @@ class LeaveNotice:
             self._is_leaving = self._is_draining(self._node)
             if self._is_over.wait(NOTICE_S):
                 return
+
+
+def leave(*, within_s: float, everywhere: bool) -> list[str]:
+    """Give notice that this host, or every host, of the connected cluster will leave; return the addresses of these hosts.
+
+    Trainings there write a checkpoint within seconds. No process is ended.
+
+    Args:
+        within_s: seconds until the hosts leave.
+        everywhere: True for all hosts.
+
+    Raises:
+        ResourceError: a host cannot be given notice.
+    """
+    context = ray.get_runtime_context()
+    here = context.get_node_id()
+    nodes = [node for node in ray.nodes() if node["Alive"] and (everywhere or node["NodeID"] == here)]
+    deadline_ms = int((time.time() + within_s) * 1000)
+    for node in nodes:
+        why = drain_node(context.gcs_address, node["NodeID"], why="rayjobs.leave", deadline_ms=deadline_ms)
+        if why is not None:
+            raise ResourceError(
+                where=f"host {node['NodeManagerAddress']}",
+                found=f"that it cannot be given notice to leave ({why})",
+                expected="a host of this cluster",
+                remedy="Trainings on it go on from their last checkpoint.",
+            )
+    return sorted(str(node["NodeManagerAddress"]) for node in nodes)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.corpora.kind import CorpusStage, CorpusTable, PinnedPart, Planning, Reading, Section, SourceSection, pinned
 from sentdist.frozen import NAME, Count, Frozen
-from sentdist.recipe.corpora.kind import CorpusStage, Planning, Section, pinned
-from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.stage import slug
+
+if TYPE_CHECKING:
+    from sentdist.corpora.triples import RelationSource
 
 # nli: entailments of (premise, hypothesis, label) rows, with contradictions as negatives; captions: pairs of texts that share a group;
 # same: a sentence with itself; pairs: two columns unchanged.
@@ -24,14 +28,10 @@ COLUMNS: dict[str, tuple[str, ...]] = {
 }
 
 
-class RelationFile(Frozen):
+class RelationFile(PinnedPart):
     """One source of a relation's pairs."""
 
     own: ClassVar[None] = None
-
-    source: str
-    source_revision: str
-    split: str | None = "train"
 
 
 class RelationPart(Frozen):
@@ -44,6 +44,11 @@ class RelationPart(Frozen):
     only: tuple[str, str] | None = None  # (column, value) of the rows to use
     cap: Count | None = None
 
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """The columns to read."""
+        return (*self.columns, *(self.only[:1] if self.only else ()))
+
 
 class RelationalCorpus(CorpusStage):
     """(head, tail, hard negative) rows, each with the number of its relation in `relations`."""
@@ -51,7 +56,6 @@ class RelationalCorpus(CorpusStage):
     kind: ClassVar[str] = "relations"
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "pairs of several relations, with hard negatives"
-    reader: ClassVar[str] = "sentdist.stages.corpora:relations_rows"
 
     relations: Annotated[tuple[RelationPart, ...], Field(min_length=1)]
     cap_rule: CapRule = "first"
@@ -88,6 +92,32 @@ class RelationalCorpus(CorpusStage):
             for file in part.sources
         )
 
+    def read(self, reading: Reading) -> CorpusTable:
+        """Return columns anchor, positive, negative and relation, with counts of each relation."""
+        from sentdist.corpora.triples import join_relations
+
+        sources = relation_sources(self.relations, reading)
+        found = join_relations(sources, cap_rule=self.cap_rule, held_out=self.held_out, seed=self.seed)
+        facts = {"relations": {name: asdict(count) for name, count in found.counts.items()}}
+        return CorpusTable(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts=facts)
+
+
+def relation_sources(parts: Sequence[RelationPart], reading: Reading) -> list[RelationSource]:
+    """Read the tables of each relation."""
+    from sentdist.corpora.triples import RelationSource
+
+    return [
+        RelationSource(
+            name=part.name,
+            tables=tuple(reading.rows(file, part.wanted) for file in part.sources),
+            construction=part.construction,
+            columns=part.columns,
+            only=part.only,
+            cap=part.cap,
+        )
+        for part in parts
+    ]
+
 
 class LinkTask(Frozen):
     """Rank the tails of triples that a relational corpus has held out for test (RSE, arXiv 2212.08802, Table 7)."""
@@ -102,14 +132,8 @@ class LinkTask(Frozen):
     pool: Pool = "relation"
 
 
-class RelationFileSection(Frozen):
+class RelationFileSection(SourceSection):
     """One source of a relation's pairs."""
-
-    own: ClassVar[None] = None
-
-    source: str
-    revision: str | None = None
-    split: str | None = "train"
 
 
 class RelationSection(Frozen):
@@ -152,7 +176,22 @@ class RelationsSection(Section):
         return self
 
     def planned(self, given: Planning, *, where: str) -> tuple[RelationalCorpus, int]:
-        return relational_corpus(self, given.resolver, where=where)
+        """Return the stage, and an estimate of its rows: a third of NLI rows are entailments, five captions make ten pairs."""
+        parts, rows = [], 0
+        for number, part in enumerate(self.relations):
+            columns = part.columns or COLUMNS[part.construction]
+            wanted = (*columns, *(part.only[:1] if part.only else ()))
+            pins = [
+                file.pin(given.resolver, wanted, where=f"{where}.relations[{number}].sources[{place}]")
+                for place, file in enumerate(part.sources)
+            ]
+            cap = part.cap or self.cap
+            files = tuple(RelationFile(**pinned(file, pin)) for file, pin in zip(part.sources, pins, strict=True))
+            parts.append(RelationPart(**part.model_dump(exclude={"sources", "columns", "cap"}), sources=files, columns=columns, cap=cap))
+            found = sum(pin.num_rows for pin in pins)
+            pairs = max(1, found // 3) if part.construction == "nli" else 2 * found if part.construction == "captions" else found
+            rows += min(pairs, cap or pairs)
+        return RelationalCorpus(relations=tuple(parts), **self.model_dump(exclude={"kind", "relations", "cap"})), rows
 
 
 class LinksSection(Frozen):
@@ -160,27 +199,6 @@ class LinksSection(Frozen):
 
     corpus: str | None = None  # a name under `corpora`; None: the recipe's corpus
     pool: Pool = "relation"  # rank among the tails of the relation, or of all relations
-
-
-def relational_corpus(section: RelationsSection, resolver: Resolver, *, where: str) -> tuple[RelationalCorpus, int]:
-    """Return the stage of a section, and an estimate of its rows: a third of NLI rows are entailments, five captions make ten pairs."""
-    parts, rows = [], 0
-    for number, part in enumerate(section.relations):
-        columns = part.columns or COLUMNS[part.construction]
-        wanted = (*columns, *(part.only[:1] if part.only else ()))
-        found = 0
-        files = []
-        for place, file in enumerate(part.sources):
-            at = f"{where}.relations[{number}].sources[{place}]"
-            pin = resolver.source(file.source, split=file.split, revision=file.revision, columns=wanted, where=at)
-            files.append(RelationFile(**pinned(file, pin)))
-            found += pin.num_rows
-        cap = part.cap or section.cap
-        own = part.model_dump(exclude={"sources", "columns", "cap"})
-        parts.append(RelationPart(**own, sources=tuple(files), columns=columns, cap=cap))
-        pairs = max(1, found // 3) if part.construction == "nli" else 2 * found if part.construction == "captions" else found
-        rows += min(pairs, cap or pairs)
-    return RelationalCorpus(relations=tuple(parts), **section.model_dump(exclude={"kind", "relations", "cap"})), rows
 
 
 def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:

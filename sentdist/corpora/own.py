@@ -6,10 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
 
+from sentdist.corpora.graded import GradedCorpus, GradedPart
+from sentdist.corpora.kind import CorpusStage, Planning, Section
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import RecipeError, brief
-from sentdist.recipe.corpora.graded import GradedCorpus, GradedPart
-from sentdist.recipe.corpora.kind import CorpusStage, Planning, Section
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.resolver import OwnPin, Resolver
 from sentdist.recipe.specs import OwnFileSection
 from sentdist.recipe.stage import Json
@@ -51,16 +51,10 @@ class OwnSection(OwnFileSection, Section):
 
 
 def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
-    """Check the values of a section.
-
-    Raises:
-        RecipeError: an unknown field or an invalid value.
-    """
+    """Check the values of a section; raise RecipeError for an unknown field or an invalid value."""
     try:
         return OwnSection.model_validate(values)
     except ValidationError as error:
-        from sentdist.recipe.wording import expected_of  # which imports this
-
         problem = error.errors()[0]
         place = ".".join((where, *map(str, problem["loc"])))
-        raise RecipeError(where=place, found=brief(problem["input"]), expected=expected_of(problem, place), remedy="Correct it.") from None
+        raise RecipeError(where=place, found=brief(problem["input"]), expected=problem["msg"], remedy="Correct it.") from None

@@ -13,8 +13,8 @@ import ray
 
 from sentdist.errors import SweepStopped
 from sentdist.recipe.stage import Stage
-from sentdist.run.board.events import StageEvent
-from sentdist.run.demand import Demand
+from sentdist.run.events import StageEvent
+from sentdist.run.resources import Demand
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import Tracker

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sentdist.recipe.stage import Stage
-from sentdist.run.board.losses import GroupLostError
-from sentdist.run.board.submissions import BackgroundTasks, Submission
-from sentdist.run.demand import Demand
+from sentdist.run.losses import GroupLostError
+from sentdist.run.resources import Demand
+from sentdist.run.submissions import BackgroundTasks, Submission
 from sentdist.store.store import Artifact
 
 LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second

@@ -28,14 +28,12 @@ from sentdist.learning.freed_memory import allocator_environment, give_back_free
 from sentdist.learning.gather import GPU_BACKEND, held_group
 from sentdist.machine import collect_rarely, pass_over_libraries
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.board.losses import GroupLostError, may_be_a_lost_peer
-from sentdist.run.board.submissions import EventSink, GroupMember, Submission
-from sentdist.run.board.worker_groups import Order
 from sentdist.run.cluster.connection import GONE, HostTakenAwayError, cause_of
-from sentdist.run.cluster.nodes import nodes_of
-from sentdist.run.demand import Demand, ElasticWidth, stage_demand
-from sentdist.run.parallel.shards import build_over_ranks, worker_body
-from sentdist.run.training.rank import train_rank
+from sentdist.run.losses import GroupLostError, may_be_a_lost_peer
+from sentdist.run.rank import build_over_ranks, train_rank, worker_body
+from sentdist.run.resources import Demand, ElasticWidth, stage_demand
+from sentdist.run.submissions import EventSink, GroupMember, Submission
+from sentdist.run.workers import Order
 from sentdist.stages.context import Context, inputs_watched
 from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.sharded import Sharded
@@ -70,7 +68,7 @@ def run_worker_group(member: GroupMember) -> None:
         TrainingFailedError: Ray Train could not start or hold the group.
     """
     demand = member.demand
-    os.environ.update(controller_environment(len(nodes_of(ray.nodes())), change=demand.change))
+    os.environ.update(controller_environment(sum(node["Alive"] for node in ray.nodes()), change=demand.change))
     with scratch_folder(Path(tempfile.gettempdir()), "train") as scratch:
         trainer = TorchTrainer(
             partial(_work, member),

@@ -17,12 +17,12 @@ from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayEr
 from sentdist.errors import ArtifactLost, ResourceError, StoreError, SweepStopped, did_you_mean
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
-from sentdist.run.board.actor import BoardActor
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.submissions import Body, Submission
+from sentdist.run.board import BoardActor
 from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.cluster.connection import cause_of
+from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import Show, SweepProgress
+from sentdist.run.submissions import Body, Submission
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import sweep_names
 from sentdist.text import PrintLine

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.corpora.kind import CorpusStage, CorpusTable, Planning, Reading, Section, SourceSection, pinned
 from sentdist.errors import RecipeError
-from sentdist.recipe.corpora.kind import CorpusStage, Planning, Section, pinned
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import Fold, OwnRows
 from sentdist.recipe.stage import slug
@@ -24,7 +24,6 @@ class RowsCorpus(CorpusStage):
     kind: ClassVar[str] = "corpus"  # in keys and folders of artifacts
     revision: ClassVar[int] = 1
     holds: ClassVar[str] = "an anchor, its positive, and optionally a hard negative"
-    reader: ClassVar[str] = "sentdist.stages.corpora:plain_rows"
 
     source: str
     source_revision: str
@@ -61,6 +60,18 @@ class RowsCorpus(CorpusStage):
     def sources(self) -> tuple[RowsCorpus]:
         return (self,)
 
+    def read(self, reading: Reading) -> CorpusTable:
+        """Return the pinned rows of a source; of a fold, each query with a relevant document."""
+        from sentdist.data.retrieval import faq_pairs, read_retrieval
+
+        if (fold := self.fold) is not None:
+            collection = read_retrieval(self.source, split=self.split, data_root=reading.root, document_field=self.document_field)
+            table = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)
+        else:
+            table = reading.rows(self, self.columns)
+        columns = self.columns if self.fold is None else ("anchor", "positive")
+        return CorpusTable(table=table, columns=columns, limit=self.limit, limit_seed=self.limit_seed, add_reversed=self.add_reversed)
+
     @property
     def described(self) -> tuple[str, ...]:
         """Description of the data for a model card."""
@@ -68,13 +79,10 @@ class RowsCorpus(CorpusStage):
         return (f"{self.source} ({self.split or 'all'}{rows}, {self.source_revision})",)
 
 
-class RowsSection(Section):
+class RowsSection(SourceSection, Section):
     """The training rows of a recipe, from one source."""
 
     kind: Literal["rows"] = "rows"
-    source: str
-    revision: str | None = None  # of a hub data set; files are pinned by their content
-    split: str | None = "train"
     columns: tuple[str, ...] = ("sent0", "sent1", "hard_neg")
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
@@ -103,20 +111,14 @@ class RowsSection(Section):
     def documents_by(self) -> str:
         return self.document_field
 
-    def _check_effect(self, where: str, *, is_retrieval: bool) -> None:
-        """Raise RecipeError for a field that is used only with the other kind of source."""
-        field = "columns" if is_retrieval else "document_field"
-        if field in self.model_fields_set and getattr(self, field) != type(self).model_fields[field].default:
-            found = "a field without effect on a retrieval source" if is_retrieval else "a field without effect on rows"
-            expected = "pairs of a query and a document, which are fixed" if is_retrieval else "the names of their columns, under columns"
-            raise RecipeError(where=f"{where}.{field}", found=found, expected=expected, remedy="Leave it out.")
-
     def planned(self, given: Planning, *, where: str) -> tuple[RowsCorpus, int]:
         is_retrieval = self.judged_source(given.resolver) is not None
-        self._check_effect(where, is_retrieval=is_retrieval)
+        unread = "columns" if is_retrieval else "document_field"
+        if getattr(self, unread) != type(self).model_fields[unread].default:
+            found = f"a field without effect on {'a retrieval source' if is_retrieval else 'rows'}"
+            raise RecipeError(where=f"{where}.{unread}", found=found, expected="its default", remedy="Leave it out.")
         columns = ("query", "document") if is_retrieval else self.columns
-        wanted = () if is_retrieval else columns
-        pin = given.resolver.source(self.source, split=self.split, revision=self.revision, columns=wanted, where=f"{where}.source")
+        pin = self.pin(given.resolver, () if is_retrieval else columns, where=f"{where}.source")
         corpus = RowsCorpus(**pinned(self, pin, without={"columns"}), columns=columns, fold=given.fold if is_retrieval else None)
         rows = min(pin.num_rows, self.limit or pin.num_rows) * (2 if self.add_reversed else 1)
         return corpus, rows if corpus.fold is None else rows * (corpus.fold.num_folds - 2) // corpus.fold.num_folds

@@ -4,30 +4,32 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from sentdist.corpora.groups import Augmentation, GroupedCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
-from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import Training
 from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train
-from sentdist.run.board import actor
-from sentdist.run.capacity import capacity, share_of_a_gpu, with_devices, with_gpu_type
-from sentdist.run.cluster.nodes import (
-    UNBOUNDED,
+from sentdist.run import board
+from sentdist.run.resources import (
     ClusterNodes,
     Node,
-    _groups,
-    groups_of_launcher,
-    groups_of_list,
+    capacity,
+    gpu_memory_note,
+    gpus_line,
     node_of,
     nodes_to_come,
     old_gpu_of,
+    rows_per_part,
+    share_of_a_gpu,
+    stage_demand,
+    with_devices,
+    with_gpu_type,
+    worker_demand,
 )
-from sentdist.run.demand import gpu_memory_note, gpus_line, pool_demand, stage_demand
 
 A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
 T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})
@@ -35,15 +37,7 @@ HEAD = node_of({"CPU": 4.0})
 MIXED = (A100, T4, HEAD)
 ONLY = Runtime(engine="torch", gpus_per_worker=1.0, gpu_type="A100")
 GPU_NODE = Node(cpus=4.0, gpus=1.0)
-LAUNCHER = {
-    "max_workers": 4,
-    "head_node_type": "head",
-    "available_node_types": {
-        "head": {"resources": {"CPU": 8}},
-        "gpu": {"max_workers": 3, "resources": {"CPU": 4, "GPU": 1}},
-        "many": {"resources": {"CPU": 16}},
-    },
-}
+GROWS_TO = '[{"nodes": 3, "CPU": 4, "GPU": 1}, {"nodes": 4, "CPU": 16, "accelerator_type:L4": 1}]'
 GIB = 2.0**30
 TRAIN = Train.model_construct(training=Training())
 
@@ -72,26 +66,24 @@ def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:
         assert found is None if note is None else note in str(found)
 
 
-def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_reported() -> None:
+def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_counted() -> None:
     for asked, nodes, gpus_per_worker, line in (
         ({}, [(2, 0)], 0, "on CPUs"),
         ({}, [(16, 8)], 1, "on 8 GPU(s)"),
         ({"workers": 4}, [(16, 3), (16, 1)], 1, "on 4 GPU(s)"),
-        ({"cpus_per_worker": 4}, [(16, 8)], 1, "on 4 GPU(s); idle: 4 (bound by CPUs)"),
-        ({"workers": 4}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (4 workers with a GPU and 1 CPU(s) each do not fit)"),
-        ({"gpus_per_worker": 0}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.gpus_per_worker=0)"),
-        ({"device": "cpu"}, [(16, 2)], 0, "on CPUs; idle: 2 GPU(s) (runtime.device=cpu)"),
+        ({"cpus_per_worker": 4}, [(16, 8)], 1, "on 4 GPU(s); 4 GPU(s) idle"),
+        ({"workers": 4}, [(16, 2)], 0, "on CPUs; 2 GPU(s) idle"),
+        ({"gpus_per_worker": 0}, [(16, 2)], 0, "on CPUs; 2 GPU(s) idle"),
         ({"device": "cuda"}, [(16, 2), (16, 0)], 1, "on 2 GPU(s)"),
-        ({"gpus_per_worker": 0.25}, [(2, 2)], 0.25, "on 1 GPU(s); idle: 1 (bound by CPUs)"),
-        ({"gpus_per_worker": 2}, [(16, 8)], 2, "on 4 GPU(s); idle: 4 (a worker computes on one of its 2: set runtime.gpus_per_worker=1)"),
+        ({"gpus_per_worker": 0.25}, [(2, 2)], 0.25, "on 1 GPU(s); 1 GPU(s) idle"),
+        ({"gpus_per_worker": 2}, [(16, 8)], 2, "on 4 GPU(s); 4 GPU(s) idle"),
     ):
         before, there = Runtime.model_validate(asked), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes)
         runtime = with_devices(before, there)
         assert runtime.gpus_per_worker == gpus_per_worker
         assert with_devices(runtime, there) == runtime, "what is decided stays"
-        offered = capacity(runtime, there)
-        at_once = offered.trainings_at_once * runtime.most_workers
-        assert gpus_line(before, runtime, there, workers_at_once=at_once, limited_by=offered.limited_by) == line
+        at_once = capacity(runtime, there).trainings_at_once * runtime.most_workers
+        assert gpus_line(runtime, there, workers_at_once=at_once) == line
 
 
 def test_workers_that_cannot_change_or_share_are_refused() -> None:
@@ -111,22 +103,21 @@ def test_workers_that_cannot_change_or_share_are_refused() -> None:
 
 
 def test_what_can_never_run_is_refused_with_the_numbers() -> None:
-    for runtime, nodes, numbers, remedy in (
-        (
-            {"workers": 4, "cpus_per_worker": 2},
-            [(2, 0)],
-            ["4 × 2 CPUs = 8 CPUs", "1 node(s) with 2 CPUs", "at most 1"],
-            "runtime.workers=1",
-        ),
-        ({"gpus_per_worker": 1}, [(2, 0)], ["1 × 1 GPUs = 1 GPUs", "0 GPUs in all"], "runtime.gpus_per_worker=0"),
-        ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 × 1 GPUs = 4 GPUs", "at most 2"], "runtime.workers=2"),
-        ({}, [], ["0 node(s) with 0 CPUs"], "add nodes"),
+    for runtime, nodes, numbers in (
+        ({"workers": 4, "cpus_per_worker": 2}, [(2, 0)], ["4 workers with 2 CPUs each", "1 node(s) with 2 CPUs", "at most 1"]),
+        ({"gpus_per_worker": 1}, [(2, 0)], ["1 workers with 1 CPUs and 1 GPUs", "0 GPUs in all"]),
+        ({"workers": 4, "gpus_per_worker": 1}, [(32, 2)], ["4 workers", "at most 2"]),
+        ({}, [], ["0 node(s) with 0 CPUs"]),
     ):
         with pytest.raises(ResourceError) as raised:
             capacity(Runtime.model_validate(runtime), tuple(Node(cpus=cpus, gpus=gpus) for cpus, gpus in nodes))
         error = pickle.loads(pickle.dumps(raised.value))
         assert all(number in str(error) for number in numbers), str(error)
-        assert remedy in error.remedy
+
+
+def test_a_part_has_rows_enough_for_every_worker() -> None:
+    for num_rows, workers, rows in ((100, 8, 512), (80_000, 2, 10_000), (10_000_000, 2, 65_536)):
+        assert rows_per_part(num_rows, Runtime(workers=workers)) == rows
 
 
 def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
@@ -166,50 +157,27 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
 
 
 def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    demand = pool_demand(ONLY, gpus=1.0)
+    demand = worker_demand(ONLY)
     free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
-    monkeypatch.setattr(actor, "free_resources", lambda: free)
-    assert not actor.has_room(demand) and actor.has_room(replace(demand, gpu_type="T4"))
+    monkeypatch.setattr(board, "free_resources", lambda: free)
+    assert not board.has_room(demand) and board.has_room(replace(demand, gpu_type="T4"))
     free["new"] = {"CPU": 1.0, "GPU": 0.0, "accelerator_type:A100": 0.996}
-    assert not actor.has_room(demand)
+    assert not board.has_room(demand)
     free["new"]["GPU"] = 1.0
-    assert actor.has_room(demand)
+    assert board.has_room(demand)
 
 
-def test_a_launchers_file_gives_its_workers_and_not_its_head() -> None:
-    gpus, many = groups_of_launcher(LAUNCHER)
-    assert (gpus.most, gpus.offers) == (3, GPU_NODE)
-    assert (many.most, many.offers.cpus) == (4, 16.0)
-    (group,) = groups_of_launcher({"available_node_types": {"cpu": {"resources": {"CPU": 2}}}})
-    assert group.most == UNBOUNDED
-    bounded = {"max_workers": 2, "available_node_types": {"cpu": {"max_workers": 5, "resources": {"CPU": 2}}}}
-    assert [group.most for group in groups_of_launcher(bounded)] == [2], "of all kinds together there may be no more"
-    alike = groups_of_list([{"nodes": 1, "CPU": 4, "GPU": 1}, {"nodes": 2, "CPU": 4, "GPU": 1}])
-    to_come = [nodes_to_come((Node(cpus=8.0), *(GPU_NODE,) * living), alike) for living in range(5)]
-    assert to_come == [(GPU_NODE,) * number for number in (3, 2, 1, 0, 0)], "nodes that live are not counted twice"
-
-
-def test_a_cluster_that_starts_without_gpus_trains_on_those_to_come() -> None:
+def test_a_cluster_trains_on_nodes_to_come() -> None:
     living = (Node(cpus=8.0),)
     runtime = Runtime(engine="torch", gpus_per_worker=1)
-    with pytest.raises(ResourceError, match="start the cluster with GPUs"):
+    with pytest.raises(ResourceError, match="SENTDIST_GROWS_TO"):
         capacity(runtime, living)
-    grows = ClusterNodes(living=living, to_come=nodes_to_come(living, groups_of_launcher(LAUNCHER)))
-    assert capacity(runtime, grows.nodes).trainings_at_once == 3
+    grows = ClusterNodes(living=living, to_come=nodes_to_come(living, GROWS_TO))
+    assert capacity(runtime, grows.nodes).trainings_at_once == 3 and grows.nodes[-1].gpu_bytes == 22 * 2**30
     assert with_devices(Runtime(engine="torch"), grows.nodes).gpus_per_worker == 1, "device: auto takes them too"
-    assert grows.may_have == (8 + 3 * 4 + 4 * 16, 3) and "1 node of 8" in str(grows.line)
-    stays = ClusterNodes(living=(GPU_NODE,))
-    assert (stays.nodes, stays.may_have, stays.line) == ((GPU_NODE,), None, None)
-
-
-def test_the_variable_holds_a_list_or_names_a_file(tmp_path: Path) -> None:
-    (group,) = _groups({"SENTDIST_GROWS_TO": ' [{"nodes": 2, "CPU": 4, "GPU": 1, "accelerator_type:L4": 1}]'})
-    assert (group.most, group.offers.gpu_bytes) == (2, 22 * 2**30)
-    file = tmp_path / "cluster.yaml"
-    file.write_text("max_workers: 1\navailable_node_types: {cpu: {resources: {CPU: 2}}}\n")
-    (group,) = _groups({"SENTDIST_GROWS_TO": str(file)})
-    assert (group.most, group.offers.cpus) == (1, 2.0)
-    for said in ("[", "[3]", '[{"CPU": 2}]', '[{"nodes": "many"}]', "nowhere.yaml", str(Path(__file__))):
-        with pytest.raises(ResourceError) as refused:
-            _groups({"SENTDIST_GROWS_TO": said})
-        assert "SENTDIST_GROWS_TO" in str(refused.value)
+    assert "1 node of 8" in str(grows.line) and ClusterNodes(living=living).line is None
+    left = [len(nodes_to_come((Node(cpus=8.0), *(GPU_NODE,) * number), GROWS_TO)) for number in range(5)]
+    assert left == [7, 6, 5, 4, 4], "nodes that live are not counted twice"
+    for said in ("[", "[3]", '[{"CPU": 2}]', '[{"nodes": "many"}]', "nowhere.yaml"):
+        with pytest.raises(ResourceError, match="SENTDIST_GROWS_TO"):
+            nodes_to_come((), said)

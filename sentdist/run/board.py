@@ -13,9 +13,13 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
 from sentdist.recipe.stage import Stage, topological
-from sentdist.run.board.events import EventLog, StageEvent
-from sentdist.run.board.losses import LOSSES, Losses, end_of
-from sentdist.run.board.submissions import (
+from sentdist.run.cluster.connection import cause_of
+from sentdist.run.events import EventLog, StageEvent
+from sentdist.run.losses import LOSSES, Losses, end_of
+from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
+from sentdist.run.ray_private import free_resources
+from sentdist.run.resources import Demand, node_of, stage_demand
+from sentdist.run.submissions import (
     BackgroundTasks,
     Body,
     EventSink,
@@ -25,12 +29,7 @@ from sentdist.run.board.submissions import (
     Work,
     stopped,
 )
-from sentdist.run.board.worker_groups import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
-from sentdist.run.cluster.connection import cause_of
-from sentdist.run.cluster.nodes import node_of
-from sentdist.run.demand import Demand, stage_demand
-from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
-from sentdist.run.ray_private import free_resources
+from sentdist.run.workers import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
 from sentdist.store.store import Artifact
 
 
@@ -70,7 +69,7 @@ def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) ->
 @ray.remote(max_calls=1)
 def _stay(member: GroupMember) -> None:
     collect_rarely()
-    from sentdist.run.training.worker_group import build_orders
+    from sentdist.run.group import build_orders
 
     build_orders(member)
 
@@ -78,7 +77,7 @@ def _stay(member: GroupMember) -> None:
 @ray.remote
 def _drive(member: GroupMember) -> None:
     collect_rarely()
-    from sentdist.run.training.worker_group import run_worker_group
+    from sentdist.run.group import run_worker_group
 
     try:
         run_worker_group(member)
@@ -100,7 +99,7 @@ def note_stopped(submission: Submission) -> None:
 
 def has_room(demand: Demand) -> bool:
     """Return True if one worker of a demand fits on free CPUs and GPUs; blocks for a few milliseconds."""
-    return any(demand.workers_on(node_of(free)) for free in free_resources().values())
+    return any(demand.fits_on(node_of(free)) for free in free_resources().values())
 
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends

@@ -85,7 +85,7 @@ def embed_on_all_gpus(
             if runtime is None:
                 tell_once(devices)
                 return here()(sentences, prompt)
-            from sentdist.run.parallel.embed import embed_over_workers  # Ray, which one process does not need
+            from sentdist.run.embed import embed_over_workers  # Ray, which one process does not need
 
             shared = replace(context, runtime=runtime)
             return embed_over_workers(stage, shared, on_progress=on_progress, tell=tell_once)(sentences, prompt)
