@@ -22,12 +22,12 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 887,
-    "cli": 1972,
+    "api": 852,
+    "cli": 1964,
     "corpora": 2073,
     "data": 4363,
     "evaluation": 2476,
-    "inference": 2109,
+    "inference": 1992,
     "kernels": 3621,
     "learning": 5024,
     "objectives": 2143,
