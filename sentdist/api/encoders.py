@@ -16,9 +16,8 @@ from sentdist.inference.arguments import (
     given_flag,
     given_pairs,
     given_sentences,
-    given_store,
 )
-from sentdist.inference.opening import encoder_use, open_store
+from sentdist.inference.opening import encoder_use, open_store, store_root
 from sentdist.recipe.specs import EncoderUse
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class Encoder:
 
         from sentdist.inference.ready_encoder import LoadedEncoder
 
-        self._store = given_store(store)  # in which it was looked up
+        self._store = store_root(store)  # in which it was looked up
         self.loaded = LoadedEncoder.load(encoder_use(checked, self._store))
 
     @property

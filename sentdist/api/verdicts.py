@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.api.encoders import AnyEncoder, Encoder, Place
 from sentdist.errors import DataError
-from sentdist.inference.arguments import given_data, given_encoder, given_name, given_names, given_store
-from sentdist.inference.opening import encoder_use, open_store
+from sentdist.inference.arguments import given_encoder, given_name, given_names
+from sentdist.inference.opening import data_root, encoder_use, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
 from sentdist.run.build_recipe import numbers
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
+    from sentdist.store.store import Artifact, ArtifactStore
 
 
 def evaluate(
@@ -87,17 +88,8 @@ def compare(
     names = () if tasks is None else given_names("compare: tasks", tasks)
     if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
         return compare_predictions((str(encoder), str(other)), kept, names)
-    uses = [_use(one, store) for one in (encoder, other)]
-    first, second = (_planned("compare", use, names or ("sts",), store, data) for use in uses)
-    ours, theirs = first.checkpoint, second.checkpoint
-    if first.stage.key == second.stage.key:
-        raise _twice(ours)
-
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
-
-    measures = compared_measures(first.names)
-    here, there = (scored(one.record.results, first.context.store.folder(one), measures) for one in (first.made(), second.made()))
-    return compare_evaluated(_labels(ours, theirs), (here, there), measures)
+    planned = planned_pair([_use(one, store) for one in (encoder, other)], names or ("sts",), open_store(store), data_root(data))
+    return compare_scores((planned[0].checkpoint, planned[1].checkpoint), planned, [one.made() for one in planned])
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
@@ -118,10 +110,33 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(given_store(store)), name)
+        return report_paper(open_store(store), name)
     from sentdist.report.sweep_report import report_sweep
 
-    return report_sweep(open_store(given_store(store)), name)
+    return report_sweep(open_store(store), name)
+
+
+def planned_pair(
+    uses: Sequence[EncoderUse], tasks: Sequence[str], store: ArtifactStore, data: Path | None
+) -> tuple[PlannedScores, PlannedScores]:
+    """Plan the scores of two encoders on tasks; raises as `compare`."""
+    from sentdist.inference.planned_scores import PlannedScores
+
+    first, second = (PlannedScores.of(use, tasks, store=store, data=data, command="compare") for use in uses)
+    if first.stage.key == second.stage.key:
+        raise _twice(first.checkpoint)
+    return first, second
+
+
+def compare_scores(names: tuple[str, str], planned: tuple[PlannedScores, PlannedScores], artifacts: Sequence[Artifact]) -> Compared:
+    """Compare two encoders by their artifacts of scores."""
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
+
+    measures = compared_measures(planned[0].names)
+    ours, theirs = (
+        scored(one.record.results, plan.context.store.folder(one), measures) for plan, one in zip(planned, artifacts, strict=True)
+    )
+    return compare_evaluated(_labels(*names), (ours, theirs), measures)
 
 
 def compare_predictions(names: tuple[str, str], kept: tuple[Predictions | None, Predictions | None], tasks: Sequence[str]) -> Compared:
@@ -162,7 +177,7 @@ def _twice(name: str) -> DataError:
 
 
 def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
-    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
+    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), store)
 
 
 def _planned(
@@ -170,4 +185,4 @@ def _planned(
 ) -> PlannedScores:
     from sentdist.inference.planned_scores import PlannedScores
 
-    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command, prompts=prompts)
+    return PlannedScores.of(use, tasks, store=open_store(store), data=data_root(data), command=command, prompts=prompts)

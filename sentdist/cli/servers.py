@@ -11,7 +11,7 @@ import typer
 from sentdist.cli.options import StoreRoot
 from sentdist.cli.printing import open_console
 from sentdist.errors import ServerError
-from sentdist.inference.opening import store_root
+from sentdist.inference.opening import data_root, store_root
 from sentdist.text import without_secrets
 
 LEAST_BYTES = 80_000_000  # of Ray's object store
@@ -82,11 +82,10 @@ def doctor() -> None:
 
     Prints a line each on versions, compiler, ports, data, store, Ray and MLflow.
     """
-    from sentdist.inference.arguments import given_data
     from sentdist.run.health import examine
 
     console, sound = open_console(), True
-    for finding in examine(store_root(os.environ.get("SENTDIST_STORE")), given_data(None)):
+    for finding in examine(store_root(None), data_root(None)):
         sound = sound and finding.state != "bad"
         mark = {"good": "[green]ok[/]  ", "note": "[yellow]note[/]", "bad": "[red]bad[/] "}[finding.state]
         console.print(f"{mark}  {finding.subject:<22}", end="")

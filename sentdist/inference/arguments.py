@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from numbers import Integral
 from pathlib import Path
@@ -187,18 +186,3 @@ def given_embeddings(where: str, given: ArrayLike, *, of: int) -> np.ndarray:
             expected=f"({of}, width), a row of numbers for each sentence of the corpus", remedy="Encode the corpus again.",
         )  # fmt: skip
     return embeddings_SD
-
-
-def given_store(store: str | Path | None) -> str | None:
-    """Return the address of the store, from the argument or SENTDIST_STORE."""
-    return str(store) if store is not None else os.environ.get("SENTDIST_STORE")
-
-
-def given_data(data: str | Path | None) -> Path | None:
-    """Return the data root, from the argument or SENTDIST_DATA; an address becomes its local mirror."""
-    named = data if data is not None else os.environ.get("SENTDIST_DATA")
-    if not named or "://" not in str(named):
-        return Path(named).expanduser() if named else None
-    from sentdist.data.mirror import data_folder
-
-    return data_folder(named)

@@ -23,33 +23,37 @@ DEFAULT_STORE = ".sentdist/store"
 IN_A_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"  # Ray sets it for what `ray job submit` starts
 
 
-def store_root(store: str | None) -> str:
-    """Return the address of the store: by default .sentdist/store here, in a Ray job below the home folder.
+def store_root(store: str | Path | None) -> str:
+    """Return the address of the store: that given, SENTDIST_STORE, or .sentdist/store here (in a Ray job below the home folder).
 
     Raises:
         StoreError: a file; in a job a relative path, since Ray deletes the working directory.
     """
-    default = Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE)
-    if store and "://" not in store and _is_file(store):
-        raise StoreError(where=f"--store {store}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
-    if store and IN_A_JOB in os.environ and "://" not in store and not Path(store).expanduser().is_absolute():
+    named = str(store or os.environ.get("SENTDIST_STORE") or "")
+    if not named:
+        return str(Path.home() / DEFAULT_STORE if IN_A_JOB in os.environ else Path(DEFAULT_STORE).absolute())
+    if "://" not in named and Path(named).expanduser().is_file():
+        raise StoreError(where=f"--store {named}", found="a file", expected="a folder, which is made if missing", remedy="Name a folder.")
+    if IN_A_JOB in os.environ and "://" not in named and not Path(named).expanduser().is_absolute():
         raise StoreError(
-            where=f"--store {store}", found="a folder in the job's working directory, which Ray deletes", expected="a permanent folder",
+            where=f"--store {named}", found="a folder in the job's working directory, which Ray deletes", expected="a permanent folder",
             remedy="Give an absolute path, or an address such as s3://bucket/store.",
         )  # fmt: skip
-    return store or str(default.absolute())
+    return named
 
 
-def _is_file(store: str) -> bool:
-    from sentdist.store.access import reading
+def data_root(data: str | Path | None) -> Path | None:
+    """Return the data root: that given, or SENTDIST_DATA; an address becomes its local mirror, filled when files are named."""
+    named = str(data or os.environ.get("SENTDIST_DATA") or "")
+    if "://" not in named:
+        return Path(named).expanduser() if named else None
+    from sentdist.data.mirror import data_folder
 
-    path = Path(store).expanduser()
-    with reading(str(path), awaited=True):  # the first access to a file server, which may be unavailable
-        return path.is_file()
+    return data_folder(named)
 
 
-def open_store(store: str | None) -> ArtifactStore:
-    """Open the store at this address, or the default one."""
+def open_store(store: str | Path | None) -> ArtifactStore:
+    """Open the store at the address that `store_root` returns."""
     from sentdist.store.store import ArtifactStore
 
     root = store_root(store)
@@ -80,7 +84,7 @@ def _is_training(encoder: str, store: ArtifactStore, *, is_hex: bool) -> bool:
     )
 
 
-def encoder_use(value: str, store: str | None) -> EncoderUse:
+def encoder_use(value: str, store: str | Path | None) -> EncoderUse:
     """Return the use of an encoder named as `parse_encoder` reads it, or by a training's key; does not load it.
 
     Raises:

@@ -205,8 +205,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import old_gpu_here, on_this_machine
-        from sentdist.stages.gpu_memory import check_precisions
+        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))

@@ -18,7 +18,7 @@ from sentdist.run.board.events import StageEvent, progress_event
 from sentdist.run.plan_facts import Show, SweepProgress, disk_estimate, progress_of
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import check_precisions
+from sentdist.stages.devices import check_precisions
 from sentdist.stages.local import build_past_failures
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps

@@ -8,10 +8,9 @@ from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import explain_disk_errors, named
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.board.diagnosis import Heartbeats
 from sentdist.run.board.events import StageEvent
+from sentdist.run.board.losses import end_of, may_be_a_lost_peer
 from sentdist.run.board.submissions import EventSink, Submission
-from sentdist.run.board.watchdog import end_of, may_be_a_lost_peer
 from sentdist.run.demand import stage_demand
 from sentdist.run.training.checkpoints import forget_finished
 from sentdist.stages.context import inputs_watched
@@ -68,21 +67,16 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
             from sentdist.run.training.rank import train_as_first_rank
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
-        case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
+        case Bank() | Targets() if demand.way == "group":
             from sentdist.run.training.worker_group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
-        case Bank() | Targets() if demand.way == "pool":
-            from sentdist.run.parallel.shards import build_over_workers
+    assert demand.way == "task", f"no worker group builds stages of kind {stage.kind}"
+    if isinstance(stage, CorpusStage) and not stage.uses_gpu:
+        return build_in_process(stage, context)
+    from sentdist.run.reserved import use_reserved
+    from sentdist.stages.memory import explain_full_gpu
 
-            return build_over_workers(stage, context, sink=sink)
-    assert demand.way == "task", f"no worker group or pool builds stages of kind {stage.kind}"
-    with Heartbeats(stage, sink):
-        if isinstance(stage, CorpusStage) and not stage.uses_gpu:
-            return build_in_process(stage, context)
-        from sentdist.run.reserved import use_reserved
-        from sentdist.stages.gpu_memory import explain_full_gpu
-
-        use_reserved(demand)
-        with explain_full_gpu(stage, context):
-            return build_in_process(stage, context)
+    use_reserved(demand)
+    with explain_full_gpu(stage, context):
+        return build_in_process(stage, context)

@@ -44,7 +44,7 @@ def with_devices(runtime: Runtime, nodes: tuple[Node, ...]) -> Runtime:
 def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
     """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
 
-    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of worker_memory.py).
+    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of memory.py).
     """
     asked = runtime.gpus_per_worker
     if not 0 < asked < 1:
@@ -56,7 +56,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     """Compute how many trainings of this runtime the cluster can run at once.
 
     Args:
-        worker_bytes: estimated memory of the largest worker (see worker_memory.py); limits how many run at once, but never refuses one.
+        worker_bytes: estimated memory of the largest worker (see memory.py); limits how many run at once, but never refuses one.
 
     Raises:
         ResourceError: not even one fits.
@@ -84,15 +84,6 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
         limited_by=limited_by,
         max_concurrent_trials=runtime.max_concurrent_trials or at_once,
     )
-
-
-def pools_at_once(*, trainings_at_once: int, workers: int) -> int:
-    """Return how many pools a board drives at once: as many as the cluster holds workers, because one worker can finish a pool.
-
-    A driver reserves nothing, so without a limit every pool of a sweep would start a process that waits. `WorkerGroups` limits groups;
-    Ray itself limits stages built in a process that reserves.
-    """
-    return trainings_at_once * workers
 
 
 def _too_much(runtime: Runtime, nodes: tuple[Node, ...], fitting: int) -> ResourceError:

@@ -13,7 +13,7 @@ from sentdist.recipe.stage import Stage
 from sentdist.run.capacity import share_of_a_gpu
 from sentdist.run.cluster.nodes import GPU_TYPE, Node, smallest_gpu, workers_on
 
-Way = Literal["task", "group", "pool"]
+Way = Literal["task", "group"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class Demand:
     """How a stage is built, and what that reserves.
 
     way: "task": in the process that builds it, as one worker; "group": by a worker group of Ray Train, which takes all its workers at
-    once or none; "pool": by workers taken one by one, see `over_workers`. The driver of a group or pool reserves nothing.
+    once or none, and whose driver reserves nothing.
     """
 
     way: Way
@@ -57,31 +57,9 @@ class Demand:
         return workers_on(node, num_cpus=self.num_cpus, num_gpus=self.num_gpus)
 
     @property
-    def enough(self) -> int:
-        """Workers needed to finish; more only make it faster."""
-        if self.way == "pool":
-            return 1
-        return self.workers if self.change is None else self.change.fewest
-
-    @property
     def stays(self) -> bool:
         """True if its workers stay for further stages (see `WorkerGroups`): a group, or a process with a GPU, bound to that GPU."""
-        return self.way == "group" or (self.way == "task" and self.num_gpus > 0)
-
-    @property
-    def builder_cpus(self) -> float:
-        """CPUs of the process that builds it."""
-        return self.num_cpus if self.way == "task" else 0.0
-
-    @property
-    def builder_gpus(self) -> float:
-        """GPUs of the process that builds it."""
-        return self.num_gpus if self.way == "task" else 0.0
-
-    @property
-    def builder_resources(self) -> dict[str, float] | None:
-        """Other Ray resources of the process that builds it."""
-        return self.resources if self.way == "task" else None
+        return self.way == "group" or self.num_gpus > 0
 
 
 def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
@@ -90,31 +68,22 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
     Raises:
         TypeError: the kind of stage does not define `built_by`.
     """
-    num_gpus = runtime.gpus_per_worker if stage.uses_gpu else 0.0
     match stage.built_by:
         case None:
             raise TypeError(f"{stage.kind}.built_by is not implemented")
-        case "group" if uses_worker_group(runtime):
+        # One group trains, embeds banks and makes targets, so that all share its start-up; hence the same demand, GPUs included.
+        case "group" | "pool" if runtime.most_workers > 1 or (stage.built_by == "group" and runtime.engine == "deepspeed"):
             may_change = runtime.workers_may_change
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if may_change else None
-            return _demand(runtime, "group", runtime.most_workers, num_gpus, change)
-        case "pool" if runtime.most_workers > 1:
-            return pool_demand(runtime, gpus=num_gpus)
+            return _demand(runtime, "group", runtime.most_workers, runtime.gpus_per_worker, change)
         case "one" | "pool" | "group":
+            num_gpus = runtime.gpus_per_worker if stage.uses_gpu else 0.0
             return replace(_demand(runtime, "task", 1, num_gpus), is_alone=stage.built_by == "group")
 
 
-def uses_worker_group(runtime: Runtime) -> bool:
-    """Return True if a training is a Ray Train run.
-
-    The torch engine on one worker needs no process group, so it runs in a plain Ray task: no 6–25 s of start-up, same parameters.
-    """
-    return runtime.engine == "deepspeed" or runtime.most_workers > 1
-
-
 def pool_demand(runtime: Runtime, *, gpus: float) -> Demand:
-    """Return the demand of a pool of up to `runtime.workers` workers (upper end of a range). gpus: of each worker."""
-    return _demand(runtime, "pool", runtime.most_workers, gpus)
+    """Return the demand of up to `runtime.workers` separate workers (upper end of a range). gpus: of each worker."""
+    return _demand(runtime, "task", runtime.most_workers, gpus)
 
 
 def _demand(runtime: Runtime, way: Way, workers: int, num_gpus: float, change: ElasticWidth | None = None) -> Demand:

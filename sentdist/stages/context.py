@@ -15,11 +15,10 @@ from pathlib import Path
 from sentdist import machine
 from sentdist.data.mirror import data_folder
 from sentdist.errors import ArtifactLost, StoreError
-from sentdist.learning.kernels.cpp_library import used_kernels
+from sentdist.kernels.cpp_library import used_kernels
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage
-from sentdist.store.copies import VerifiedFiles
 from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -40,7 +39,7 @@ class Context:
         return data_folder(self.data_root)
 
 
-InUse = dict[str, tuple[ArtifactStore, Artifact, VerifiedFiles]]  # by folder
+InUse = dict[str, tuple[ArtifactStore, Artifact]]  # by folder
 _in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs
 
 
@@ -70,14 +69,14 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
     """Note that the files of an artifact, in `folder`, are read from now on."""
     for used in _in_use:
-        used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
+        used[str(folder)] = (store, artifact)
 
 
 def check_inputs() -> None:
     """Raise ArtifactLost if a watched input changed; call it before publishing what was made from them."""
     for used in _in_use:
-        for store, artifact, use in used.values():
-            store.check_unchanged(artifact, use)
+        for folder, (store, artifact) in used.items():
+            store.check_unchanged(artifact, Path(folder))
 
 
 def lost_input() -> ArtifactLost | None:

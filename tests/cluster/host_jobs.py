@@ -77,7 +77,7 @@ def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], boo
     from sentdist.run.board.submissions import Submission
     from sentdist.run.build_stage import build_stage
 
-    board = BoardClient(Submission(context=context, sweep="long"), build_stage, silence_s=6.0)
+    board = BoardClient(Submission(context=context, sweep="long"), build_stage)
     with (Path(context.store.root).parent / "lines").open("w") as lines:
         for event in board.follow(plan.trials[0].scores.encoder):
             print(event.line, file=lines, flush=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sentdist.run.board.diagnosis import Heartbeat
 from sentdist.run.board.events import StageEvent
 from sentdist.run.board.submissions import EventSink
 
@@ -26,6 +25,3 @@ class RecordingSink(EventSink):
         self.reported.append(event)
         if event.what == "step" and event.step == self.lost_at:
             raise HostLost
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        assert heartbeat.key, "whoever watches must know whose it is"

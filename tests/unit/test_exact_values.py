@@ -13,7 +13,7 @@ import torch
 from sentdist.cli.application import print_traceback
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
-from sentdist.learning.encoder import fused_attention
+from sentdist.kernels import fused_attention
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
 from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary

@@ -3,48 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable
-from contextlib import nullcontext, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import ray
-from ray._private.state import available_resources_per_node
 from ray.exceptions import RayError
 
-from sentdist.errors import ArtifactLost, SentdistError, named
+from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
-from sentdist.recipe.stage import Stage
-from sentdist.run.board.diagnosis import STANDSTILL_S, ClusterState, Heartbeat, Host
+from sentdist.recipe.stage import Stage, topological
 from sentdist.run.board.events import EventLog, StageEvent
+from sentdist.run.board.losses import LOSSES, Losses, end_of
 from sentdist.run.board.submissions import (
-    BEATS_IN_TIME,
-    ArtifactLookup,
     BackgroundTasks,
     Body,
     EventSink,
     GroupMember,
-    ResizableSemaphore,
     StagesInFlight,
     Submission,
     Work,
-    most_pools,
-    newest_may_have,
     stopped,
 )
-from sentdist.run.board.watchdog import LOSSES, Attempts, Watchdog, checkpoint_step, end_of, lost_to, retry_of
 from sentdist.run.board.worker_groups import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
-from sentdist.run.cluster.connection import GONE, cause_of, was_announced
-from sentdist.run.cluster.nodes import node_of, nodes_of
+from sentdist.run.cluster.connection import cause_of
+from sentdist.run.cluster.nodes import node_of
 from sentdist.run.demand import Demand, stage_demand
 from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
+from sentdist.run.ray_private import free_resources
 from sentdist.store.store import Artifact
 
 
 def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
     """Start building a stage on the cluster with its demand; return the reference to its artifact."""
-    reserved = {"num_cpus": demand.builder_cpus, "num_gpus": demand.builder_gpus, "resources": demand.builder_resources}
-    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **reserved).remote(body, stage, submission, sink)
+    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **demand.options).remote(body, stage, submission, sink)
 
 
 def start_group(member: GroupMember) -> ray.ObjectRef:
@@ -106,28 +98,12 @@ def note_stopped(submission: Submission) -> None:
     submission.tracker.finish_sweep("stopped")
 
 
-def read_cluster(may_have: tuple[float, float] | None = None) -> ClusterState:
-    """Return the state of the cluster; blocks for a few milliseconds. may_have: see `ClusterNodes`."""
-    living = [row for row in ray.nodes() if row["Alive"]]
-    free = ray.available_resources()
-    return ClusterState(
-        hosts=tuple(
-            Host(node=row["NodeID"], address=row["NodeManagerAddress"], offers=offers)
-            for row, offers in zip(living, nodes_of(living), strict=True)
-        ),
-        free_cpus=free.get("CPU", 0.0),
-        free_gpus=free.get("GPU", 0.0),
-        may_have=may_have,
-    )
-
-
 def has_room(demand: Demand) -> bool:
     """Return True if one worker of a demand fits on free CPUs and GPUs; blocks for a few milliseconds."""
-    return any(demand.workers_on(node_of(free)) for free in available_resources_per_node().values())
+    return any(demand.workers_on(node_of(free)) for free in free_resources().values())
 
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
-LOOK_S = 5.0  # between two looks at the cluster
 
 
 class BoardActor:
@@ -136,13 +112,13 @@ class BoardActor:
     A stage is looked up in the store, then in the work in flight; if it is in neither, it is started with the ObjectRefs of its inputs as
     arguments, so that Ray starts it when they exist and never if one failed. A submission in which a stage failed gets the same error
     again; another submission starts it again. A stage with a damaged input may be requested again at once: the input was moved aside
-    and is rebuilt first. `Watchdog` writes notices of work that hangs.
+    and is rebuilt first.
 
     Work that no submission needs is ended: because they were stopped, have left, or have no living process. The board ends with the
     last submission.
     """
 
-    def __init__(self, body: Body, patience_s: float, silence_s: float = STANDSTILL_S) -> None:
+    def __init__(self, body: Body, patience_s: float) -> None:
         self._body = body
         self._patience_s = patience_s
         self._work = StagesInFlight()
@@ -151,13 +127,8 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._pools = ResizableSemaphore(lambda: most_pools(self._submissions.values()))
-        self._lookups: set[ArtifactLookup] = set()
         self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
         self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
-        self._watchdog = Watchdog(silence_s)
-        self._silence_s = silence_s
-        self._is_watching = False
         self._background = BackgroundTasks()
         self._events = EventLog()
 
@@ -184,33 +155,20 @@ class BoardActor:
         """
         self._refuse_stopped(submission.id)
         self._note_submission(submission)
-        lookup = ArtifactLookup(submission.context.store)
-        self._lookups.add(lookup)
-        try:
-            while unknown := lookup.unknown(stage, is_settled=lambda one: self._is_settled(one, submission)):
-                await lookup.ask(unknown)
-                if submission.id in self._stopped or submission.id not in self._submissions:  # or it has left meanwhile
-                    raise stopped(submission.sweep)
-            return [self._ref(stage, submission, lookup)]
-        finally:
-            self._lookups.discard(lookup)
+        found = await asyncio.to_thread(submission.context.store.get_all, topological((stage,)))
+        self._refuse_stopped(submission.id)
+        if submission.id not in self._submissions:  # it has left meanwhile
+            raise stopped(submission.sweep)
+        return [self._ref(stage, submission, found)]
 
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake the readers."""
-        if event.what == "retry":
-            self._watchdog.begins_again(event.key, time.monotonic())
         if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
             self._waiting.discard(event.key)
         if event.what in COUNTED:
             add(STAGES, kind=event.kind, what=event.what)
         show(IN_FLIGHT, len(self._work))
-        await self._events.add(self._watchdog.completed(event))
-
-    async def beat(self, heartbeat: Heartbeat) -> None:
-        """Note that a worker lives."""
-        if not self._watchdog.follows(heartbeat.key):
-            self._follow(time.monotonic())
-        self._watchdog.on_heartbeat(heartbeat, time.monotonic())
+        await self._events.add(event)
 
     async def events(self, since: int | None, submission_id: str) -> tuple[list[StageEvent], int]:
         """Wait for events after number `since` (None: from now on); return them and the number of the last one.
@@ -222,9 +180,9 @@ class BoardActor:
         self._refuse_stopped(submission_id)
         return news
 
-    async def next_order(self, group: str, after: int, *, is_first: bool, device: str) -> Order | None:
+    async def next_order(self, group: str, after: int, *, is_first: bool) -> Order | None:
         """Return the next order for a worker of a group, see `WorkerGroups`."""
-        return await self._groups.next_order(group, after, is_first=is_first, device=device)
+        return await self._groups.next_order(group, after, is_first=is_first)
 
     async def begin(self, group: str, number: int) -> None:
         """Let the other workers of a group begin this order."""
@@ -277,31 +235,24 @@ class BoardActor:
         self._refuse_stopped(submission_id)
 
     async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
-        """Build a stage, again when its process or host is lost; a pool waits for one of the places for pools.
+        """Build a stage, again when its process or host is lost.
 
         Raises:
-            ResourceError: it was lost too often without progress.
+            ResourceError: it was lost too often.
             Exception: its body raised it; final.
         """
         demand = stage_demand(stage, submission.context.runtime)
-        store = submission.context.store
-        attempts = Attempts(
-            max_failures=submission.context.runtime.max_failures, step=await asyncio.to_thread(checkpoint_step, store, stage)
-        )
-        async with self._pools if demand.way == "pool" else nullcontext():
-            while True:
+        losses = Losses(stage, submission.context.runtime.max_failures)
+        while True:
+            try:
+                return await self._attempt(stage, submission, demand)
+            except LOSSES as loss:
                 try:
-                    return await self._attempt(stage, submission, demand)
-                except LOSSES as loss:
-                    cause = lost_to(loss)
-                    attempts = attempts.after_loss(
-                        await asyncio.to_thread(checkpoint_step, store, stage), was_announced=was_announced(cause)
-                    )
-                    if attempts.are_over or isinstance(cause, SentdistError):
-                        error = attempts.error(f"{stage.kind} {stage.label}", cause) if isinstance(cause, GONE) else cause
-                        await self._note_failed(stage, submission, error)
-                        raise error from None
-                    await self.post(retry_of(stage, attempts, cause))
+                    retry = losses.add(loss)
+                except Exception as error:
+                    await self._note_failed(stage, submission, error)
+                    raise
+                await self.post(retry)
 
     async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
         if demand.stays or await self._finds_group(demand):
@@ -332,7 +283,7 @@ class BoardActor:
         return StartedGroup(ended=task, abort=lambda: abort(task, demand))
 
     def _sink(self) -> EventSink:
-        return EventSink(board=_this_board(), every_s=self._silence_s / BEATS_IN_TIME)
+        return EventSink(board=_this_board())
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
         """Post the end of a stage that was given up."""
@@ -343,34 +294,27 @@ class BoardActor:
 
     def _note_submission(self, submission: Submission) -> None:
         self._submissions.setdefault(submission.id, submission)
-        self._pools.recheck()
-
-    def _is_settled(self, stage: Stage, submission: Submission) -> bool:
-        return self._work.get(stage.key) is not None or self._failed_in(stage, submission) is not None
 
     def _failed_in(self, stage: Stage, submission: Submission) -> Work | None:
         failed = self._failed.get(stage.key)
         return failed if failed is not None and submission.id in failed.asked_by else None
 
-    def _ref(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> ray.ObjectRef:
+    def _ref(self, stage: Stage, submission: Submission, built: Mapping[str, Artifact]) -> ray.ObjectRef:
         work = self._work.get(stage.key)
         if work is None:
             if (failed := self._failed_in(stage, submission)) is not None:
                 return failed.ref
-            if (found := lookup.found(stage.key)) is not None:
+            if (found := built.get(stage.key)) is not None:
                 return ray.put(found)
             self._failed.pop(stage.key, None)
-            work = self._start(stage, submission, lookup)
+            work = self._start(stage, submission, built)
             self._work.add(work)
             self._background.start(self._watch_work(work))
-            if not self._is_watching:
-                self._is_watching = True
-                self._background.start(self._watch_cluster())
         self._work.need(stage, submission.id)
         return work.ref
 
-    def _start(self, stage: Stage, submission: Submission, lookup: ArtifactLookup) -> Work:
-        inputs = [self._ref(needed, submission, lookup) for needed in stage.inputs]
+    def _start(self, stage: Stage, submission: Submission, built: Mapping[str, Artifact]) -> Work:
+        inputs = [self._ref(needed, submission, built) for needed in stage.inputs]
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
         return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
 
@@ -381,29 +325,12 @@ class BoardActor:
             ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
         return ended
 
-    async def _watch_cluster(self) -> None:
-        """Post notices of work that hangs while there is work."""
-        while self._work:
-            now = time.monotonic()
-            self._follow(now)
-            with suppress(RayError):  # the head does not answer just now
-                cluster = await asyncio.to_thread(read_cluster, newest_may_have(self._submissions.values()))
-                for event in self._watchdog.look(cluster, now):
-                    await self.post(event)
-            await asyncio.sleep(min(LOOK_S, self._silence_s / BEATS_IN_TIME))
-        self._is_watching = False
-
-    def _follow(self, now: float) -> None:
-        self._watchdog.follow([(work.stage, work.demand) for work in self._work.with_all_inputs()], now)
-
     async def _watch_work(self, work: Work) -> None:
         try:
             await work.ref
         except Exception as error:  # callers hold the reference and get the error; here only its type matters
             if self._work.holds(work) and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[work.stage.key] = work
-        for lookup in self._lookups:
-            lookup.forget(work.stage.key)
         if self._work.holds(work):
             self._work.remove(work)
             show(IN_FLIGHT, len(self._work))

@@ -18,7 +18,6 @@ from sentdist.errors import ArtifactLost, ResourceError, StoreError, SweepStoppe
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
 from sentdist.run.board.actor import BoardActor
-from sentdist.run.board.diagnosis import STANDSTILL_S
 from sentdist.run.board.events import StageEvent
 from sentdist.run.board.submissions import Body, Submission
 from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
@@ -40,14 +39,13 @@ class BoardClient:
     """The board of a store, for a driver, a trial or a test. A dead board is replaced: what is finished is in the store.
 
     Args:
-        patience_s: how long work goes on without a living process of its submission.
-        silence_s: time without progress after which the board reports what waits for what. Both are used if this client starts the board.
+        patience_s: how long work goes on without a living process of its submission; used if this client starts the board.
     """
 
-    def __init__(self, submission: Submission, body: Body, *, patience_s: float = ORPHANS_LIVE_S, silence_s: float = STANDSTILL_S) -> None:
+    def __init__(self, submission: Submission, body: Body, *, patience_s: float = ORPHANS_LIVE_S) -> None:
         self.submission = submission
         self._body = body
-        self._patience_s, self._silence_s = patience_s, silence_s
+        self._patience_s = patience_s
         self.name = board_name(submission.context.store)
         self.actor = self._open()
 
@@ -133,7 +131,7 @@ class BoardClient:
             "resources": HEAD,
         }
         board = ray.remote(BoardActor).options(**options, scheduling_strategy="DEFAULT", max_concurrency=CALLS_AT_ONCE)
-        actor: Any = board.remote(self._body, self._patience_s, self._silence_s)
+        actor: Any = board.remote(self._body, self._patience_s)
         # The answer comes when this process parts, and is lost when it dies: Ray then tells the board that its owner is dead.
         self._client_id = f"{self.submission.id}/{uuid.uuid4().hex[:8]}"
         actor.watch.remote(self._client_id, [actor.register.remote(self.submission, self._client_id)])

@@ -16,11 +16,10 @@ from sentdist.store.store import Artifact
 if TYPE_CHECKING:
     from sentdist.learning.checkpoint import DevScore
     from sentdist.learning.loop import StepReport
-    from sentdist.run.board.diagnosis import ActiveStage
     from sentdist.stages.train import TrainSession
 
 
-What = Literal["started", "resumed", "checkpoint", "notice", "retry", "step", "dev", "finished", "lost", "failed"]
+What = Literal["started", "resumed", "checkpoint", "retry", "step", "dev", "finished", "lost", "failed"]
 
 PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
 
@@ -61,7 +60,7 @@ class StageEvent:
     at: float = field(default_factory=time.time)
 
     @classmethod
-    def of(cls, stage: Stage | ActiveStage, what: What, **facts: Unpack[EventFacts]) -> StageEvent:
+    def of(cls, stage: Stage, what: What, **facts: Unpack[EventFacts]) -> StageEvent:
         """Return an event of a stage now."""
         return cls(key=stage.key, kind=stage.kind, label=stage.label, what=what, **facts)
 
@@ -82,7 +81,7 @@ class StageEvent:
                 return f"goes on from step {self.step} of {self.num_steps}{width}" if self.message is None else str(self.message)
             case "checkpoint":
                 return f"{done}: {self.message}"
-            case "notice" | "retry":
+            case "retry":
                 return str(self.message)
             case "step":
                 speed = f", {self.sentences_per_s:.0f} sentences/s" if self.sentences_per_s else ""

@@ -1,11 +1,11 @@
-"""Track stages in flight and the submissions that need them; post events; look up artifacts; run background tasks."""
+"""Track stages in flight and the submissions that need them; post events; run background tasks."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Reversible, Set
+from collections.abc import Callable, Coroutine, Iterator, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,12 +13,10 @@ import ray
 
 from sentdist.errors import SweepStopped
 from sentdist.recipe.stage import Stage
-from sentdist.run.board.diagnosis import STANDSTILL_S, Heartbeat
 from sentdist.run.board.events import StageEvent
-from sentdist.run.capacity import pools_at_once
 from sentdist.run.demand import Demand
 from sentdist.stages.context import Context
-from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import Tracker
 
 
@@ -80,10 +78,6 @@ class StagesInFlight:
         """Return the keys of the stages in flight that a submission needs."""
         return {work.stage.key for work in self if submission_id in work.asked_by}
 
-    def with_all_inputs(self) -> list[Work]:
-        """Return the work whose inputs are finished."""
-        return [work for work in self if not any(needed.key in self._works for needed in work.stage.inputs)]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
@@ -93,19 +87,7 @@ class Submission:
     tracker: Tracker = field(default_factory=Tracker)
     trainings_at_once: int = 1
     sweep: str = "unnamed"  # name of the recipe
-    may_have: tuple[float, float] | None = None  # CPUs and GPUs that an autoscaler may extend the cluster to; None without autoscaler
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
-
-
-def most_pools(submissions: Iterable[Submission]) -> int:
-    """Return how many pools may be driven at once for these submissions: the largest number of any of them."""
-    found = (pools_at_once(trainings_at_once=one.trainings_at_once, workers=one.context.runtime.most_workers) for one in submissions)
-    return max(found, default=1)
-
-
-def newest_may_have(submissions: Reversible[Submission]) -> tuple[float, float] | None:
-    """Return what an autoscaler may extend the cluster to, from the newest submission that knows it."""
-    return next((found for one in reversed(submissions) if (found := one.may_have) is not None), None)
 
 
 def stopped(sweep: str, *, goes_on: str = "trainings go on from their last checkpoints") -> SweepStopped:
@@ -118,26 +100,19 @@ def stopped(sweep: str, *, goes_on: str = "trainings go on from their last check
     )
 
 
-BEATS_IN_TIME = 6  # heartbeats that a worker sends in the time after which its silence is reported
-
 Body = Callable[[Stage, Submission, "EventSink"], Artifact]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EventSink:
-    """Posts events of stages to the board; sent to the process that builds a stage. every_s: seconds between two heartbeats."""
+    """Posts events of stages to the board; sent to the process that builds a stage."""
 
     board: Any  # the actor's handle
-    every_s: float = STANDSTILL_S / BEATS_IN_TIME
     order: tuple[str, int] | None = None  # name of the worker group that builds the stage, and number of the order
 
     def post(self, event: StageEvent) -> None:
         """Post an event without waiting; events to a dead board are dropped."""
         self.board.post.remote(event)
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        """Post a heartbeat without waiting."""
-        self.board.beat.remote(heartbeat)
 
     def call_group(self) -> None:
         """Let the other workers of the group begin this stage."""
@@ -153,49 +128,6 @@ class GroupMember:
     demand: Demand
     body: Body
     sink: EventSink
-
-
-class ArtifactLookup:
-    """Stages that were looked up, with their artifacts. Stages that ended meanwhile are looked up again (`forget`)."""
-
-    def __init__(self, store: ArtifactStore) -> None:
-        self._store = store
-        self._known: dict[str, Artifact | None] = {}
-        self._ended: set[str] = set()  # since the last question was put
-
-    def unknown(self, stage: Stage, *, is_settled: Callable[[Stage], bool]) -> dict[str, Stage]:
-        """Return the stages to look up next, by key: the stage, or inputs of stages that the store lacks, without settled ones."""
-        found: dict[str, Stage] = {}
-        seen, left = set[str](), [stage]
-        while left:
-            one = left.pop()
-            if one.key in seen or is_settled(one):
-                continue
-            seen.add(one.key)
-            if one.key not in self._known:
-                found[one.key] = one
-            elif self._known[one.key] is None:
-                left.extend(one.inputs)
-        return found
-
-    def found(self, key: str) -> Artifact | None:
-        """Return the artifact of a stage that was looked up; None if the store has none."""
-        return self._known[key]
-
-    async def ask(self, stages: Mapping[str, Stage]) -> None:
-        """Look up stages, by key.
-
-        Raises:
-            StoreError: the store cannot be read.
-        """
-        self._ended.clear()
-        artifacts = await asyncio.to_thread(self._store.get_all, stages.values())
-        self._known |= {key: artifacts.get(key) for key in stages if key not in self._ended}
-
-    def forget(self, key: str) -> None:
-        """Forget the result for a stage whose work has ended."""
-        self._known.pop(key, None)
-        self._ended.add(key)
 
 
 log = logging.getLogger(__name__)
@@ -216,32 +148,3 @@ class BackgroundTasks:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("%s ended with an error", task.get_coro(), exc_info=error)
-
-
-class ResizableSemaphore:
-    """An async context that waits for one of `number()` places; call `recheck` after that number has changed."""
-
-    def __init__(self, number: Callable[[], int]) -> None:
-        self._number = number
-        self._taken = 0
-        self._waiting: dict[asyncio.Future[None], None] = {}  # in the order in which they came
-
-    async def __aenter__(self) -> None:
-        while self._taken >= self._number():
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting[turn] = None
-            try:
-                await turn
-            finally:
-                del self._waiting[turn]
-        self._taken += 1
-
-    async def __aexit__(self, *_: object) -> None:
-        self._taken -= 1
-        self.recheck()
-
-    def recheck(self) -> None:
-        """Let waiting tasks check for a place."""
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_result(None)

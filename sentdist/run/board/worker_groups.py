@@ -2,30 +2,24 @@
 
 A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; an idle group is sent away as soon as other work
 waits for room, so that no work waits for resources held by a waiting group.
-
-If groups have devices of unequal speed, a stage waits for a fast busy one if it ends sooner there than on a slow idle one: otherwise the
-last training of a chain would often begin on the slowest device, and all would wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sentdist.recipe.stage import Stage
+from sentdist.run.board.losses import GroupLostError
 from sentdist.run.board.submissions import BackgroundTasks, Submission
-from sentdist.run.board.watchdog import GroupLostError, Speeds
 from sentdist.run.demand import Demand
 from sentdist.store.store import Artifact
 
 LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second
 GRACE_S = 0.5  # an idle group waits this long even if others wait for room: requests follow the last answer
-LOOKS_AGAIN_S = 5.0  # after which a stage that waits for a fast device may take a slow one after all, if the fast one is late
-MARGIN = 1.25  # a stage waits for a busy device only if the idle one would take this many times as long: times are estimates
 CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to end a group
 
 
@@ -66,13 +60,11 @@ class _Waiting:
 
 @dataclass(kw_only=True, eq=False)
 class _Group:
-    """A group and its current work. device: of its first worker. began_at: when it took its order, by the loop's clock."""
+    """A group and its current work."""
 
     name: str
     demand: Demand
     started: StartedGroup
-    device: str = ""
-    began_at: float | None = None
     work: _Waiting | None = None
     order: Order | None = None
     has_begun: bool = False
@@ -90,7 +82,7 @@ class _Group:
         return 0 if self.order is None else self.order.number
 
     def give(self, work: _Waiting) -> None:
-        self.work, self.has_begun, self.began_at = work, False, None
+        self.work, self.has_begun = work, False
         self.order = Order(number=self.number + 1, stage=work.stage, submission=work.submission)
         self.tell()
 
@@ -109,8 +101,6 @@ class WorkerGroups:
         self._groups: dict[str, _Group] = {}
         self._line: list[_Waiting] = []
         self._numbers = itertools.count(1)
-        self._speeds = Speeds()
-        self._looks_again = False
         self._background = BackgroundTasks()
 
     def can_build(self, demand: Demand, *, now: bool = False) -> bool:
@@ -136,16 +126,15 @@ class WorkerGroups:
             for group in [group for group in self._groups.values() if group.work is work]:  # the caller was cancelled
                 await self._end(group, by_force=True)
 
-    async def next_order(self, name: str, after: int, *, is_first: bool, device: str) -> Order | None:
-        """Wait for the order after number `after`; return None if the group must leave. device: of the worker.
+    async def next_order(self, name: str, after: int, *, is_first: bool) -> Order | None:
+        """Wait for the order after number `after`; return None if the group must leave.
 
         The first worker gets an order at once; the others get it when the first one calls them, which it does only for common work.
         """
         if is_first and name in self._groups:
-            self._groups[name].is_up, self._groups[name].device = True, device
+            self._groups[name].is_up = True
         while (group := self._groups.get(name)) is not None and not group.is_leaving:
             if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
-                group.began_at = group.began_at or _now()
                 return group.order
             await group.news.wait()
         return None
@@ -163,8 +152,6 @@ class WorkerGroups:
         if group is None or group.work is None or group.number != number:
             return
         work, group.work = group.work, None
-        if group.began_at is not None and not isinstance(answer, BaseException):
-            self._speeds.note(work.stage.kind, group.device, _now() - group.began_at)
         if isinstance(answer, BaseException):
             _fail(work, answer)
             group.is_leaving = True
@@ -185,12 +172,8 @@ class WorkerGroups:
 
     def _assign(self) -> None:
         """Give waiting stages to idle groups; start groups for those that need one."""
-        promised_s: defaultdict[str, float] = defaultdict(float)  # group -> seconds of what waits for it though another is idle
         for work in sorted(self._line, key=lambda work: -work.distance):
-            idle = [group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)]
-            group = min(idle, key=lambda group: self._speeds.expected_s(work.stage.kind, group.device) or 0.0, default=None)
-            if group is not None and self._waits_for_quicker(work, group, promised_s):
-                continue
+            group = next((group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)), None)
             if group is None and work.demand.stays:
                 group = self._started(work)
             if group is not None:
@@ -199,37 +182,6 @@ class WorkerGroups:
             elif not work.demand.stays and not self.can_build(work.demand):
                 self._line.remove(work)
                 _fail(work, NoGroupError())
-
-    def _waits_for_quicker(self, work: _Waiting, idle: _Group, promised_s: defaultdict[str, float]) -> bool:
-        """Whether a busy group with another device would finish a stage sooner than an idle one."""
-        kind = work.stage.kind
-        here_s = self._speeds.expected_s(kind, idle.device)
-        busy = [
-            (self._left_s(group) + promised_s[group.name] + there_s, there_s, group.name)
-            for group in self._groups.values()
-            if group.is_up and group.work is not None and group.device != idle.device and _fits(group, work.demand)
-            if (there_s := self._speeds.expected_s(kind, group.device)) is not None
-        ]
-        if here_s is None or not busy or min(busy)[0] * MARGIN >= here_s:
-            return False
-        _, there_s, quickest = min(busy)
-        promised_s[quickest] += there_s
-        if not self._looks_again:
-            self._looks_again = True
-            self._background.start(self._assign_later())
-        return True
-
-    def _left_s(self, group: _Group) -> float:
-        """Seconds until a busy group is idle: the rest of the usual time; if it is late, as much again as it is late."""
-        if group.work is None or group.began_at is None:
-            return 0.0
-        passed_s = _now() - group.began_at
-        return abs((self._speeds.expected_s(group.work.stage.kind, group.device) or passed_s) - passed_s)
-
-    async def _assign_later(self) -> None:
-        await asyncio.sleep(LOOKS_AGAIN_S)
-        self._looks_again = False
-        self._assign()
 
     def _started(self, work: _Waiting) -> _Group | None:
         """Start a new group if the submission may have one more; idle groups, which cannot build this stage, make room for it."""
@@ -248,8 +200,6 @@ class WorkerGroups:
         await asyncio.sleep(GRACE_S)
         if not self._is_wanted():
             await asyncio.sleep(self._linger_s)
-        while group.is_idle and not self._is_wanted() and any(_fits(group, work.demand) for work in self._line):  # for a quicker one as yet
-            await asyncio.sleep(LOOKS_AGAIN_S)
         if group.number == number and group.is_idle:
             await self._end(group)
 
@@ -286,21 +236,14 @@ class WorkerGroups:
             await group.started.abort()
 
 
-def _now() -> float:
-    return asyncio.get_running_loop().time()
-
-
 def _fits(group: _Group, demand: Demand) -> bool:
-    """A group builds trainings with its demand, and work for one worker if its workers are large enough."""
-    if group.is_leaving or (demand.is_alone and group.demand.workers > 1):
+    """A group builds what has its demand, and work for one worker if its workers are large enough."""
+    offered = group.demand
+    if group.is_leaving or (demand.is_alone and offered.workers > 1):
         return False
     if demand.way == "group":
-        return demand == group.demand
-    return (
-        demand.num_cpus <= group.demand.num_cpus
-        and demand.num_gpus <= group.demand.num_gpus
-        and demand.gpu_type in (None, group.demand.gpu_type)
-    )
+        return demand == offered
+    return demand.num_cpus <= offered.num_cpus and demand.num_gpus <= offered.num_gpus and demand.gpu_type in (None, offered.gpu_type)
 
 
 def _fail(work: _Waiting, error: BaseException) -> None:

@@ -17,8 +17,8 @@ from sentdist.learning.loop import StepReport
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Rung, Tokens, Train
 from sentdist.run.banks.reader import bank_of
-from sentdist.run.board.diagnosis import Heartbeats
 from sentdist.run.board.events import progress_event
+from sentdist.run.board.losses import LeaveNotice
 from sentdist.run.board.submissions import EventSink, Submission
 from sentdist.run.demand import stage_demand
 from sentdist.run.parallel.shards import build_over_ranks
@@ -29,7 +29,7 @@ from sentdist.run.training.resume import CheckpointClock, begin_or_resume, post_
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.devices import device_of
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.train import MakeEngine, TrainSession
 from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
@@ -50,16 +50,13 @@ def engine_of(runtime: Runtime, device: str) -> MakeEngine:
 
 
 class ProgressReporter:
-    """Follows every event of a session; posts every tenth of the steps and every dev score. heartbeats: get the current step."""
+    """Follows every event of a session; posts every tenth of the steps and every dev score."""
 
-    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: Run, heartbeats: Heartbeats) -> None:
+    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: Run) -> None:
         self._stage = stage
         self._session = session
         self._sink = sink
         self._run = run
-        self._heartbeats = heartbeats
-        self._num_steps = session.schedule.num_steps
-        heartbeats.report_step(session.progress.step, self._num_steps)
 
     def close(self) -> None:
         """End the tracking run, after success or failure."""
@@ -68,7 +65,6 @@ class ProgressReporter:
     def on_event(self, event: StepReport | DevScore) -> None:
         """Pass an event on; never raise and never wait."""
         self._run.follow(self._session.history)
-        self._heartbeats.report_step(self._session.progress.step, self._num_steps)
         if isinstance(event, StepReport):
             add(SENTENCES, event.num_sentences, kind=self._stage.kind)
         progress = progress_event(self._stage, self._session, event)
@@ -100,7 +96,7 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: Run)
     ranks = ranks_here()
     with ranks.errors_on_all():  # one host of a cluster may have a GPU that its torch cannot use
         use_reserved(stage_demand(stage, context.runtime))
-    with ExitStack() as at_end, Heartbeats(stage, sink, worker=f"rank {ranks.rank}" if ranks.world_size > 1 else "") as heartbeats:
+    with ExitStack() as at_end, LeaveNotice() as notice:
         at_end.callback(let_freed_memory_go)  # which the session keeps
         _make_tokens(stage.whole, context, ranks)
         running = RunningFolder(context.store, stage, ranks)
@@ -110,9 +106,9 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: Run)
         session = resumed.session
         if first_sink is not None and (resumed.note or (resumed.step and resumed.step == session.progress.step)):
             post_resumed(stage, session, first_sink, resumed.note)
-        clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=heartbeats.is_leaving)
+        clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=notice.is_leaving)
         with ExitStack() as stack:
-            reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run, heartbeats))) if ranks.is_first else None
+            reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run))) if ranks.is_first else None
             for event in stack.enter_context(closing(events_until(stage, session, vote=clock.vote))):
                 if reporter is not None:
                     reporter.on_event(event)

@@ -16,23 +16,20 @@ from pathlib import Path
 from typing import Any
 
 import ray
-import torch
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ray.train.torch import TorchConfig
-from ray.train.torch.config import _TorchBackend
-from ray.train.v2._internal.exceptions import WorkerHealthCheckFailedError
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
 from sentdist.learning.device_bank import bank_stays
-from sentdist.learning.freed_memory import allocator_environment, give_back_freed_memory, give_back_gpu_memory, keep_gpu_memory_whole
+from sentdist.learning.freed_memory import allocator_environment, give_back_freed_memory, give_back_gpu_memory
 from sentdist.learning.gather import GPU_BACKEND, held_group
 from sentdist.machine import collect_rarely, pass_over_libraries
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
+from sentdist.run.board.losses import GroupLostError, may_be_a_lost_peer
 from sentdist.run.board.submissions import EventSink, GroupMember, Submission
-from sentdist.run.board.watchdog import GroupLostError, may_be_a_lost_peer
 from sentdist.run.board.worker_groups import Order
 from sentdist.run.cluster.connection import GONE, HostTakenAwayError, cause_of
 from sentdist.run.cluster.nodes import nodes_of
@@ -40,7 +37,7 @@ from sentdist.run.demand import Demand, ElasticWidth, stage_demand
 from sentdist.run.parallel.shards import build_over_ranks, worker_body
 from sentdist.run.training.rank import train_rank
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.sharded import Sharded
 from sentdist.stages.train_setup import ranks_here
 from sentdist.store.local_storage import scratch_folder
@@ -78,7 +75,7 @@ def run_worker_group(member: GroupMember) -> None:
         trainer = TorchTrainer(
             partial(_work, member),
             scaling_config=_scaling(demand),
-            torch_config=GpuConfig(backend=GPU_BACKEND) if demand.num_gpus else TorchConfig(backend="gloo"),
+            torch_config=TorchConfig(backend=GPU_BACKEND if demand.num_gpus else "gloo"),
             run_config=RunConfig(
                 name=member.name,
                 storage_path=str(scratch),
@@ -118,28 +115,6 @@ def controller_environment(num_nodes: int, *, change: ElasticWidth | None = None
     }
 
 
-class _GpuBackend(_TorchBackend):
-    """First checks on each worker that torch can use its GPU; otherwise the process group would fail with an NCCL error."""
-
-    def on_start(self, worker_group: Any, backend_config: Any) -> None:
-        worker_group.execute(_check_gpu)
-        super().on_start(worker_group, backend_config)
-
-
-class GpuConfig(TorchConfig):
-    """Torch configuration of a group with GPUs."""
-
-    @property
-    def backend_cls(self) -> type[_TorchBackend]:
-        return _GpuBackend
-
-
-def _check_gpu() -> None:
-    from sentdist.run.reserved import check_gpu
-
-    check_gpu()
-
-
 def _scaling(demand: Demand) -> ScalingConfig:
     resources = {"CPU": demand.num_cpus} | ({"GPU": demand.num_gpus} if demand.num_gpus else {}) | (demand.resources or {})
     if demand.change is None:
@@ -177,16 +152,12 @@ def _worker_environment(demand: Demand) -> dict[str, str]:
 
 def _worker_error(error: TrainingFailedError) -> BaseException:
     """The root cause in Ray Train's summary: ranks that only lost their peers come after the one that failed."""
-    failures = [_cause(failure) for failure in getattr(error, "worker_failures", {}).values()]
+    failures = [getattr(failure, "health_check_failure", failure) for failure in getattr(error, "worker_failures", {}).values()]
     for kind in (SentdistError, GONE):  # a rank that died raises nothing; its peers then only raise that it is gone
         for failure in failures:
             if isinstance(failure, kind):
                 return failure
     return error
-
-
-def _cause(failure: BaseException) -> BaseException:
-    return failure.health_check_failure if isinstance(failure, WorkerHealthCheckFailedError) else failure
 
 
 TRIES, PAUSE_S = 60, 2.0  # calls to an unreachable board, and seconds between them; then the group counts as lost
@@ -203,9 +174,9 @@ def build_orders(member: GroupMember) -> None:
     """
     is_first = ranks_here().is_first
     number, known_modules, met = 0, 0, None
-    board, device = member.sink.board, _device(member.demand)
+    board = member.sink.board
     with held_group(), bank_stays(), _until_the_board_is_gone():
-        while (order := _next_order(board, member.name, number, met, is_first=is_first, device=device)) is not None:
+        while (order := _next_order(board, member.name, number, met, is_first=is_first)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))
             if is_first:
@@ -220,13 +191,13 @@ def build_orders(member: GroupMember) -> None:
 def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
     """Make the shards of a stage with all workers of a group; called on the first one."""
     sink.call_group()
-    artifact = _build_shards(stage, submission.context, sink)
+    artifact = _build_shards(stage, submission.context)
     assert artifact is not None, "the first worker commits"
     return artifact
 
 
-def _build_shards(stage: Sharded, context: Context, sink: EventSink) -> Artifact | None:
-    return build_over_ranks(stage, context, ranks_here(), make_body=partial(worker_body, stage, context), sink=sink)
+def _build_shards(stage: Sharded, context: Context) -> Artifact | None:
+    return build_over_ranks(stage, context, ranks_here(), make_body=partial(worker_body, stage, context))
 
 
 def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exception:
@@ -239,7 +210,7 @@ def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exc
         return error
 
 
-def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool, device: str) -> Order | None:
+def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool) -> Order | None:
     """The board's next order; None if the group must leave.
 
     met: the error that ended the last order on this worker. If the first worker met it too, it reports it, and the board sends the group
@@ -247,7 +218,7 @@ def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *,
     """
     within_s = None if met is None else OTHERS_TELL_S
     try:
-        order: Order | None = _answer(board.next_order, name, after, within_s=within_s, is_first=is_first, device=device)
+        order: Order | None = _answer(board.next_order, name, after, within_s=within_s, is_first=is_first)
     except GetTimeoutError:
         assert met is not None, "only a wait after an error has a timeout"
         raise met from None
@@ -268,19 +239,12 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
                 case Train() | Rung():
                     train_rank(stage, context, sink, TrackedRun())
                 case Bank() | Targets():
-                    _build_shards(stage, context, sink)
+                    _build_shards(stage, context)
                 case _:
                     raise TypeError(f"{stage.kind} is built by one process")
         except SentdistError as error:
             return error
     return None
-
-
-def _device(demand: Demand) -> str:
-    """Name of this process's GPU; "" for a CPU (all CPUs count as equally fast)."""
-    if demand.num_gpus:
-        keep_gpu_memory_whole()  # before torch is asked anything of the GPU
-    return torch.cuda.get_device_name() if demand.num_gpus and torch.cuda.is_available() else ""
 
 
 @contextmanager

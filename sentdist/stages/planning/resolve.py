@@ -326,14 +326,6 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
     return _configuration(declared_folder(encoder, folders))
 
 
-def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
-    """Return the width of a pinned encoder's embeddings after its pooling and dense layer; None if unknown."""
-    folder = declared_folder(encoder, folders)
-    dense = None if folder is None else dense_width(folder)
-    width = configured(_configuration(folder), "width")
-    return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
-
-
 def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:
     """Return a local folder with what a pinned encoder declares; None if there is none."""
     if encoder.checkpoint in PACKAGED_ENCODERS:

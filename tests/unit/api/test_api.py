@@ -18,7 +18,7 @@ import sentdist
 from sentdist import DataError, EncoderError, RecipeError, SentdistError, StoreError
 from sentdist.api.recipes import as_file
 from sentdist.cli import app
-from sentdist.inference.arguments import given_data, given_store
+from sentdist.inference.opening import data_root, store_root
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
@@ -253,7 +253,7 @@ def test_every_function_asks_the_store_and_data_that_are_given(
 ) -> None:
     monkeypatch.setenv("SENTDIST_STORE", str(tmp_path / "shells"))
     monkeypatch.setenv("SENTDIST_DATA", str(tmp_path / "shells"))
-    assert (given_store(None), given_data(None)) == (str(tmp_path / "shells"), tmp_path / "shells")
+    assert (store_root(None), data_root(None)) == (str(tmp_path / "shells"), tmp_path / "shells")
     asked: list[tuple[object, object]] = []
 
     def note(*_: object, store: Any, data: object = None, **__: object) -> None:

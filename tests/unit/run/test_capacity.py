@@ -27,7 +27,7 @@ from sentdist.run.cluster.nodes import (
     nodes_to_come,
     old_gpu_of,
 )
-from sentdist.run.demand import gpu_memory_note, gpus_line, pool_demand, stage_demand, uses_worker_group
+from sentdist.run.demand import gpu_memory_note, gpus_line, pool_demand, stage_demand
 
 A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
 T4 = node_of({"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0})
@@ -138,10 +138,13 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     for workers in (1, 2):
         runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=0.5)
         stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
-        assert {stage_demand(stage, runtime).num_gpus for stage in stages} == {0.5}
-        assert stage_demand(Targets.model_construct(), runtime).num_gpus == 0.0, "a tagger counts words on CPUs"
-        assert uses_worker_group(runtime) == (workers == 2)
-    assert uses_worker_group(Runtime()), "DeepSpeed on one worker is a group, too"
+        demands = [stage_demand(stage, runtime) for stage in stages]
+        assert {demand.num_gpus for demand in demands} == {0.5}
+        assert [demand.way for demand in demands] == 3 * ["task" if workers == 1 else "group"] + ["task"]
+    assert stage_demand(Targets.model_construct(), Runtime(gpus_per_worker=1)).num_gpus == 0.0, "a tagger counts words on CPUs"
+    of_group = {stage_demand(stage, runtime) for stage in (TRAIN, Bank.model_construct(), Targets.model_construct())}
+    assert len(of_group) == 1, "one group builds them all"
+    assert stage_demand(TRAIN, Runtime()).way == "group", "DeepSpeed on one worker is a group, too"
 
 
 def test_gpus_of_another_kind_do_not_count_and_their_cpus_do() -> None:
@@ -165,7 +168,7 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
 def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     demand = pool_demand(ONLY, gpus=1.0)
     free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
-    monkeypatch.setattr(actor, "available_resources_per_node", lambda: free)
+    monkeypatch.setattr(actor, "free_resources", lambda: free)
     assert not actor.has_room(demand) and actor.has_room(replace(demand, gpu_type="T4"))
     free["new"] = {"CPU": 1.0, "GPU": 0.0, "accelerator_type:A100": 0.996}
     assert not actor.has_room(demand)

@@ -18,7 +18,6 @@ from ray.autoscaler._private.kuberay import node_provider
 from ray.exceptions import RayTaskError, WorkerCrashedError
 
 from sentdist.errors import DataError, RecipeError, ResourceError
-from sentdist.run.board import actor
 from sentdist.run.cluster import address as cluster_address
 from sentdist.run.cluster import address as own_cluster
 from sentdist.run.cluster import connection
@@ -195,18 +194,6 @@ def _raised(cause: Exception, ip: str) -> RayTaskError:
     trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
     error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
     return error
-
-
-def test_a_clusters_state_is_that_of_its_living_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(actor.ray, "nodes", lambda: ROWS)
-    monkeypatch.setattr(actor.ray, "available_resources", lambda: {"CPU": 3.0, "GPU": 1.0})
-    found = actor.read_cluster((40.0, 8.0))
-    assert [(host.node, host.address, host.offers.cpus, host.offers.gpus) for host in found.hosts] == [
-        ("aa", "10.0.0.2", 8.0, 2.0), ("cc", "10.0.0.1", 4.0, 0.0),
-    ]  # fmt: skip
-    assert (found.cpus, found.gpus, found.free_cpus, found.free_gpus, found.may_have) == (12.0, 2.0, 3.0, 1.0, (40.0, 8.0))
-    monkeypatch.setattr(actor.ray, "available_resources", dict)
-    assert (actor.read_cluster().free_cpus, actor.read_cluster().free_gpus) == (0.0, 0.0), "Ray leaves out what is taken"
 
 
 def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(

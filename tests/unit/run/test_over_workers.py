@@ -18,7 +18,7 @@ from sentdist.run.demand import Demand
 from sentdist.run.parallel import pool
 from sentdist.run.parallel.pool import LOSSES_PER_PART, over_workers
 
-DEMAND = Demand(way="pool", workers=2, num_cpus=1.5, num_gpus=0.5)
+DEMAND = Demand(way="task", workers=2, num_cpus=1.5, num_gpus=0.5)
 
 
 class Squarer:

@@ -13,10 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.private_torch import has_attention, has_windows, largest_tile
-from sentdist.learning.encoder.tokens import inverse, sent_to
-from sentdist.learning.kernels.interface import Band
-from sentdist.learning.kernels.lazy_triton import load_triton_kernels
+from sentdist.kernels.interface import Band, TritonKernels
+from sentdist.kernels.tensors import has_attention, has_windows, inverse, largest_tile, sent_to
 from sentdist.machine import AMPERE
 
 Kernel = Literal["flash", "efficient"]
@@ -202,3 +200,11 @@ def _has_triton() -> bool:
 @cache
 def _capability(device: torch.device) -> tuple[int, int]:
     return torch.cuda.get_device_capability(device)
+
+
+@cache
+def load_triton_kernels() -> TritonKernels:
+    """Return the module; cached, since each layer asks in each step and an import statement takes a microsecond even then."""
+    from sentdist.kernels import triton_kernels
+
+    return triton_kernels

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sentdist.learning.kernels.interface import DropoutMask
+from sentdist.kernels.interface import DropoutMask
 
 
 def dropout_arguments(dropout_mask: DropoutMask | None, unused: Tensor) -> tuple[Tensor, float, int]:

@@ -14,8 +14,8 @@ import triton
 from torch import Tensor, nn
 
 from sentdist.errors import first_line
-from sentdist.learning.kernels import triton_attention, triton_rows
-from sentdist.learning.kernels.interface import (
+from sentdist.kernels import triton_attention, triton_rows
+from sentdist.kernels.interface import (
     AddNormGrads,
     AddNormOutput,
     AttentionKernel,
@@ -25,7 +25,7 @@ from sentdist.learning.kernels.interface import (
     QueryKeyValue,
     Triple,
 )
-from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, float32_precision
+from sentdist.kernels.triton_rows import device_guard, dropout_arguments, float32_precision
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 4096  # of rows that one program holds

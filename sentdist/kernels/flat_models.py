@@ -15,7 +15,7 @@ from transformers.models.mpnet import modeling_mpnet
 from transformers.models.mt5 import modeling_mt5
 from transformers.models.t5 import modeling_t5
 
-from sentdist.learning.encoder.flat_attention import Segments, distances_within, flat_attention
+from sentdist.kernels.flat_attention import Segments, distances_within, flat_attention
 
 
 def lay_flat(model: Any) -> None:

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from sentdist.learning.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue, Triple
-from sentdist.learning.kernels.triton_rows import device_guard, dropout_arguments, dropout_factors, float32_precision
+from sentdist.kernels.interface import AttentionLayout, DropoutMask, QueryKeyValue, Triple
+from sentdist.kernels.triton_rows import device_guard, dropout_arguments, dropout_factors, float32_precision
 
 WARPS = {16: 1, 32: 2, 64: 4, 128: 8}
 

@@ -172,7 +172,7 @@ def _make_openmp_visible() -> None:
     raise NoKernelsError("this build of torch has no OpenMP library to share")
 
 
-_TRITON_KERNELS = "sentdist.learning.kernels.triton_kernels"
+_TRITON_KERNELS = "sentdist.kernels.triton_kernels"
 
 
 def used_kernels() -> str | None:

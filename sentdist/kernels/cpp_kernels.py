@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning import precision
-from sentdist.learning.kernels.cpp_library import load_library
-from sentdist.learning.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, Band, DropoutMask, QueryKeyValue, Triple
+from sentdist.kernels.cpp_library import load_library
+from sentdist.kernels.interface import AddNormGrads, AddNormOutput, AttentionLayout, Band, DropoutMask, QueryKeyValue, Triple
+from sentdist.kernels.tensors import product
 
 LANES = 16  # supported widths are multiples of it
 DTYPES = (torch.float32, torch.bfloat16)
@@ -152,11 +152,11 @@ def add_to(sums: Tensor, values: Tensor) -> Tensor:
 
 
 def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    return add_to(sums, precision.product(left, right))
+    return add_to(sums, product(left, right))
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
-    return precision.product(grad.t(), inputs).float()
+    return product(grad.t(), inputs).float()
 
 
 def _attention_arguments(qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None) -> tuple[object, ...]:

@@ -13,12 +13,19 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers.activations import GELUActivation
 
-from sentdist.learning.encoder.flat_attention import Segments, triton_supports
-from sentdist.learning.encoder.pooling import head_scales
-from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.interface import AddNormOutput, AttentionKernel, AttentionLayout, DropoutMask, Kernels, QueryKeyValue, Triple
-from sentdist.learning.kernels.lazy_triton import load_triton_kernels
-from sentdist.learning.precision import product
+from sentdist.kernels import cpp_kernels
+from sentdist.kernels.flat_attention import Segments, triton_supports
+from sentdist.kernels.fused_attention import load_triton_kernels
+from sentdist.kernels.interface import (
+    AddNormOutput,
+    AttentionKernel,
+    AttentionLayout,
+    DropoutMask,
+    Kernels,
+    QueryKeyValue,
+    Triple,
+)
+from sentdist.kernels.tensors import head_scales, product
 
 _BEFORE_GELU, _ACTIVATION = "intermediate.dense", "intermediate.intermediate_act_fn"
 _NUM_DROPOUTS = 3

@@ -13,23 +13,20 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface
 
-from sentdist.learning.bank_shape import TILES
-from sentdist.learning.encoder.fused_attention import (
+from sentdist.kernels import TILES, cpp_kernels
+from sentdist.kernels.fused_attention import (
     ByLength,
     Kernel,
     by_length,
     dropped_attention,
     fused_attention,
     fused_kernel,
+    load_triton_kernels,
     longest_supported,
     takes_band,
 )
-from sentdist.learning.encoder.grouped_attention import LengthGroups, grouped_attention, length_groups
-from sentdist.learning.encoder.pooling import head_scales
-from sentdist.learning.encoder.private_torch import is_faster_than_torch, tile_launches
-from sentdist.learning.encoder.tokens import inverse, sent_to
-from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.interface import (
+from sentdist.kernels.grouped_attention import LengthGroups, grouped_attention, length_groups
+from sentdist.kernels.interface import (
     AttentionKernel,
     AttentionLayout,
     Band,
@@ -39,7 +36,7 @@ from sentdist.learning.kernels.interface import (
     QueryKeyValue,
     band_of,
 )
-from sentdist.learning.kernels.lazy_triton import load_triton_kernels
+from sentdist.kernels.tensors import head_scales, inverse, is_faster_than_torch, sent_to, tile_launches
 
 
 def compiled_attention(
