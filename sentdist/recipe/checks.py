@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from sentdist.corpora import AnyCorpus
-from sentdist.corpora.relations import LinkTask, RelationalCorpus
+from sentdist.corpora.relations import RelationalCorpus
 from sentdist.errors import RecipeError
 from sentdist.families import POOLINGS, PoolingName, with_decoder
 from sentdist.objectives.auxiliary import Auxiliary
@@ -30,6 +30,7 @@ from sentdist.recipe.specs import EncoderSpec, Training, View
 from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Selection, Train
 from sentdist.recipe.wording import not_one_of
+from sentdist.tasks.links import LinkTask
 
 
 def check_fit(objective: AnyObjective, corpus: Rows, *, where: str) -> None:

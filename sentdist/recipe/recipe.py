@@ -33,8 +33,8 @@ from sentdist.recipe.sections import (
 from sentdist.recipe.shipped import PAPERS, recipe_file, shipped_recipes
 from sentdist.recipe.specs import OwnFileSection, Training
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_names import OWN, check_dev_tasks, is_task_name, no_task
 from sentdist.recipe.wording import MOST_BYTES, explained, not_one_of, parsed_yaml
+from sentdist.tasks.names import OWN, check_dev_tasks, check_task_name
 
 LIKE = "like"
 MAIN = "corpus"  # the recipe's main corpus, in addition to the names under `corpora`
@@ -154,8 +154,7 @@ class Recipe(Frozen):
             if name is not None:
                 _check_known(field, name, known)
         for number, task in enumerate(self.evaluation.tasks):
-            if not is_task_name(task):
-                raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
+            check_task_name(task, where=f"evaluation.tasks[{number}]")
         if self.selection is not None:
             check_dev_tasks(self.selection.task)
         if self.confirm_seeds and (self.selection is None or self.baseline is None or self.search is not None):

@@ -187,7 +187,7 @@ MISTAKES = [
     (("plan", "latin.yaml"), "Save it as UTF-8 text"),
     (("plan", "nameless.yaml"), "nameless.yaml: name: Field required. Nothing was started."),
     (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected greater than or equal to 1 or expected a valid tuple. Nothing was started."),
-    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
+    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean "sts"?'),
     (("evaluate", "minilm-l6?max_length=5000", "--tasks", "scenes-sts"), "max_length: found 5,000, but minilm-l6 takes at most 256"),
     (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
     (("plan", SEARCH, "--leaks"), "a search chooses its trials"),
@@ -198,7 +198,7 @@ MISTAKES = [
     (("tune", "good.csv", "--encoder", "minilm-l6?prompt=x"), "keys without effect in training"),
     (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two."),
     (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "found no folder nowhere"),
-    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv: found no such file under"),
+    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv: found no such file"),
     (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Use --column question"),
     (("tune", "good.csv", "--columns", "question,answer"), "--columns: found question; expected ROLE=COLUMN"),
     (("tune", "five.csv"), "Name what they are: --columns anchor=a,positive=b (a recipe: corpus.columns: {anchor: a, positive: b})"),
@@ -261,7 +261,6 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(summary, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(summary, "print_hits", lambda name, context: None)
         monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(tracking, "rebuild", brought)
         done.clear()
