@@ -106,9 +106,8 @@ class Recipe(Frozen):
     headline: str | None = None  # the method that the report opens with; None: the first one that is trained
     seeds: Annotated[tuple[int, ...], Field(min_length=1), EachOnce] = (0,)  # each cell is trained once with each seed
     confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # number of new seeds with which the cell chosen on dev is trained again
-    sweep: dict[str, Annotated[tuple[Json, ...], Field(min_length=1)]] = Field(
-        default_factory=dict
-    )  # fields and their values: a cell for each combination
+    # Fields and their values: a cell for each combination.
+    sweep: dict[str, Annotated[tuple[Json, ...], Field(min_length=1)]] = Field(default_factory=dict)
     search: Search | None = None  # instead of a sweep: suggestions, with the same budget for each method
     runtime: Runtime = Runtime()  # where and how the work is done; not part of any key
     paper: PaperName | None = None  # a paper whose published tables the report shows beside the results

@@ -144,14 +144,10 @@ def test_what_the_code_says_beside_a_field_is_what_an_editor_shows() -> None:
         # How far it goes:
         # a number from 0 up.
         length: int = 3
-        either: (
-            int | None  # not this one
-        ) = None  # the last line counts
 
     assert field_comments(Derived) == {
         "rate": "Of the optimizer, a step",
         "length": "How far it goes: a number from 0 up.",
-        "either": "The last line counts",
     }
 
 
