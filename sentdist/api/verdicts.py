@@ -15,7 +15,7 @@ from sentdist.inference.arguments import given_data, given_encoder, given_name, 
 from sentdist.inference.opening import encoder_use, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
-from sentdist.run.build_recipe import numbers
+from sentdist.run.backend import numbers
 
 if TYPE_CHECKING:
     from sentdist.inference.mteb_items import Predictions

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,9 +22,10 @@ from sentdist.text import write_csv
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from sentdist.recipe.stage import Json, Stage
     from sentdist.recipe.suggestions import PlannedSearch
     from sentdist.recipe.unroll import Plan
-    from sentdist.run.build_recipe import Backend, BuiltPlan
+    from sentdist.run.backend import Backend, BuiltPlan
     from sentdist.stages.context import Context
     from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.garbage import Forecast
@@ -47,7 +47,6 @@ def plan(
     """
     from sentdist.recipe.schema import keep_schema_of
     from sentdist.recipe.unroll import Plan
-    from sentdist.run.plan_facts import disk_estimate, plan_facts
     from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
@@ -66,7 +65,7 @@ def plan(
         return
     ahead = forecast(unrolled, context.store)
     if is_json:
-        print_json(asdict(plan_facts(unrolled, context, ahead, devices, _parameters(context))))
+        print_json(_plan_facts(unrolled, ahead, devices, _parameters(context)))
         return
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
@@ -74,8 +73,6 @@ def plan(
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing saves {ahead.saved}.")
     console.print(ahead.work_left, highlight=False)
     to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
-    if to_build:
-        console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if fresh := unrolled.recipe.confirm_seeds:
         chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
         console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
@@ -84,6 +81,51 @@ def plan(
             console.print(line, highlight=False)
     if leaks:
         _print_leaks(unrolled, context)
+
+
+def _plan_facts(plan: Plan, ahead: Forecast, devices: Devices | None, parameters: Parameters) -> dict[str, Json]:
+    """A plan in numbers, for other programs. Seconds are at the speed of earlier runs in this store, null without them."""
+    from sentdist.stages.planning.device_forecast import device_forecast, operations_of
+
+    missing = frozenset(stage.key for stage in plan.stages) - ahead.finished
+    states = {stage.key: "missing" if stage.key in missing else "built" for stage in plan.stages}
+    speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
+
+    def planned(stage: Stage) -> dict[str, Json]:
+        is_left, sentences, speed = stage.key in missing, stage.num_sentences(plan.rows), speeds[stage.kind]
+        return {
+            "key": stage.key,
+            "kind": stage.kind,
+            "place": stage.place,
+            "state": states[stage.key],
+            "inputs": [one.key for one in stage.inputs],
+            "mentions": plan.mentions[stage.key],
+            "sentences": sentences,
+            "seconds": 0.0 if not is_left else None if speed is None else sentences / speed,
+            "gpu_hours": None if devices is None else devices.hours(operations_of(stage, plan, parameters) if is_left else 0.0),
+        }
+
+    whole = None if devices is None else device_forecast(plan, devices, parameters, missing=missing)
+    return {
+        "recipe": plan.recipe.name,
+        "trials": [
+            {
+                "name": one.name,
+                "method": one.method,
+                "seed": one.seed,
+                "fold": one.fold,
+                "params": dict(one.params),
+                "key": one.key,
+                "state": states[one.key],
+            }
+            for one in plan.trials
+        ],
+        "stages": [planned(stage) for stage in plan.stages],
+        "seconds": ahead.seconds,
+        "gpus": None if devices is None else f"{devices.count}x{devices.name}",
+        "gpu_hours": None if whole is None else whole.gpu_hours,
+        "seconds_on_gpus": None if whole is None else whole.seconds,
+    }
 
 
 def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
@@ -247,7 +289,7 @@ def _planned(
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Build in this process and print the results. data: the data root, also for confirmations."""
     from sentdist.machine import end_on_sigterm
-    from sentdist.run.build_recipe import LocalBackend
+    from sentdist.run.backend import LocalBackend
     from sentdist.tracking.server import check_address
 
     end_on_sigterm()
@@ -268,7 +310,7 @@ def _built(
     asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Backend, *, tracking: str | None
 ) -> list[BuiltPlan]:
     """Run `build_recipe`, with progress and tables of results."""
-    from sentdist.run.build_recipe import build_recipe
+    from sentdist.run.backend import build_recipe
 
     done = []
     for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
@@ -282,7 +324,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     reports: write a report, and register the best encoder in MLflow.
     """
-    from sentdist.run.build_recipe import RayBackend
+    from sentdist.run.backend import RayBackend
     from sentdist.run.cluster.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:

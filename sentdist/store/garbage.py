@@ -213,14 +213,3 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
     rates = [rate for artifact in artifacts if (rate := artifact.record.number("sentences_per_s")) is not None and rate > 0]
     return statistics.median(rates) if rates else None
-
-
-def seconds_beside_steps(store: ArtifactStore) -> float | None:
-    """Return the median seconds of finished trainings besides steps: loading, dev scores, writing. None if there are none."""
-    artifacts = itertools.islice(store.artifacts(Train.kind), MAX_RECORDS)
-    found = []
-    for record in (artifact.record for artifact in artifacts):
-        steps = [seconds for name in record.results if name.startswith("seconds.") and (seconds := record.number(name)) is not None]
-        if steps:  # of one that was resumed, since then
-            found.append(max(0.0, record.seconds - (record.number("seconds_before") or 0.0) - sum(steps)))
-    return statistics.median(found) if found else None

@@ -213,13 +213,14 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.backend", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.search", ("ray", "torch", "mlflow", "transformers")),  # of any driver
+        ("sentdist.run.trials", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in who waits for the workers
         ("sentdist.run.parallel.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
+        ("sentdist.run.backend", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
         ("sentdist.stages.tasks.load", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
         ("sentdist.stages.scores.build", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],

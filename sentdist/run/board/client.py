@@ -23,7 +23,7 @@ from sentdist.run.board.events import StageEvent
 from sentdist.run.board.submissions import Body, Submission
 from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.cluster.connection import cause_of
-from sentdist.run.plan_facts import Show, SweepProgress
+from sentdist.run.progress import Show, SweepProgress
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import sweep_names
 from sentdist.text import PrintLine

@@ -24,7 +24,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
-from sentdist.run import build_recipe
+from sentdist.run import backend
 from sentdist.stages.planning import planned
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
@@ -292,9 +292,7 @@ def test_every_function_asks_the_store_and_data_that_are_given(
 
 def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     built: list[tuple[int, object]] = []
-    monkeypatch.setattr(
-        build_recipe, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or []
-    )
+    monkeypatch.setattr(backend, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or [])
     said: list[str] = []
     for call in (sentdist.run, sentdist.sweep):
         assert call(DEMO, store=tmp_path, print_line=said.append) == []

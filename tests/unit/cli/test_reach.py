@@ -81,7 +81,7 @@ REACHES = [
           OF_FILE | {"--out": ("out", Path("here")), "--store": ("store", "here")}),
     Reach(f"tune {ON_FILE} --budget 30m --trials 3 --methods contrastive,rcl --name mine --local",
           {REQUEST: SimpleNamespace(asked=SimpleNamespace(recipe_name="mine", file="f")), "sentdist.cli.train:_check_folder": None,
-           "sentdist.run.tuning:Tuning": END},
+           "sentdist.run.tune:Tuning": END},
           OF_FILE | {"--budget": ("hours", 0.5), "--trials": ("trials", 3), "--methods": ("methods", ["contrastive", "rcl"]), "--name": ("name", "mine"),
                      "--out": ("1.0", Path("here/search.yaml")), "--local": ("2.1", "LocalBackend")}),
     Reach(f"evaluate {USED} --tasks stsb,scenes-faq --workers 3 --data TMP --store TMP/store", {SCORES: END},
