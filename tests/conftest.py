@@ -70,7 +70,7 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture
 def plain_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """No compiled kernels: layers compute by torch's operations, as on a machine without a compiler."""
-    from sentdist.learning.kernels import cpp_kernels
+    from sentdist.kernels import cpp_kernels
 
     monkeypatch.setattr(cpp_kernels, "why_unavailable", lambda: "not in this test")
 

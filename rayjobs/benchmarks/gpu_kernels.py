@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.profiler import DeviceType, ProfilerActivity, profile
 
 from rayjobs.benchmarks.peers import Work, sentdist_training
-from sentdist.learning.encoder import flat_attention
+from sentdist.kernels import flat_attention
 from sentdist.learning.precision import apply_matmul_precision
 
 PROFILED = 5  # steps

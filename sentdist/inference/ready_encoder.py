@@ -25,7 +25,7 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
 from sentdist.stages.devices import why_unusable
-from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
+from sentdist.stages.memory import explained_if_full, whole_gpu
 from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
 
 

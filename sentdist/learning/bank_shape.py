@@ -1,4 +1,4 @@
-"""Sizes of banks, and limits of kernels and gradient buckets. Does not import torch."""
+"""Sizes of banks, and limits of gradient buckets. Does not import torch."""
 
 from __future__ import annotations
 
@@ -60,17 +60,6 @@ def bank_shape(text: str, *, where: str) -> BankShape:
         expected = "positive num_sentences, width and rows_per_shard, dtype float16 or float32"
         raise DataError(where=where, found=brief(found), expected=expected, remedy=REMEDY)
     return shape
-
-
-TILES = (16, 32, 64, 128)  # tokens; Triton has no matrix product below 16
-LARGEST_TILE_BYTES = 16 * 2**10  # of one of its operands: five and the weights must fit into a multiprocessor's memory
-
-
-def longest_tile(head_width: int, number_bytes: int) -> int:
-    """Return the longest sentence, in tokens, that a tile supports for heads of this width and numbers of so many bytes; 0 if none does."""
-    if head_width not in (16, 32, 64, 128):
-        return 0
-    return max((tile for tile in TILES if tile * head_width * number_bytes <= LARGEST_TILE_BYTES), default=0)
 
 
 BUCKET_BYTES = 25 * 1024 * 1024  # of gradients, as in DDP: smaller ones are sent earlier, larger ones use the network better

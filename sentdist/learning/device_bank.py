@@ -36,7 +36,7 @@ class DeviceBank:
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """See `BankReader.rows`; on the device, without waiting."""
-        from sentdist.learning.encoder.tokens import sent_to
+        from sentdist.kernels.tensors import sent_to
 
         return self.gathered(sent_to(self.ids(sentence_ids).flatten(), self._table_NSD.device))
 

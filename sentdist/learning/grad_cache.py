@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder.tokens import Batch, TokenBatch, sent_to
+from sentdist.kernels.tensors import sent_to
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.objective import anchors_and_candidates
 from sentdist.learning.prefetch import drawn_again
 

@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.utils import get_total_norm
 
+from sentdist.kernels.tensors import sent_to
 from sentdist.learning.bank_shape import BUCKET_BYTES, MOST_ROWS
-from sentdist.learning.encoder.tokens import sent_to
 from sentdist.learning.gather import begin_mean, begin_union, rank_and_world_size
 
 

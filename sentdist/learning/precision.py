@@ -11,15 +11,8 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from sentdist.errors import ResourceError
-from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.kernels.tensors import has_bfloat16
 from sentdist.machine import AMPERE
-
-
-def product(left: Tensor, right: Tensor) -> Tensor:
-    """Return left @ right; bfloat16 values are multiplied and summed in float32 and rounded once, with or without instructions for it."""
-    if left.dtype != torch.bfloat16 or left.device.type != "cpu" or has_bfloat16():
-        return left @ right
-    return (left.float() @ right.float()).bfloat16()
 
 
 def rows_multiple(num_rows: int, device: torch.device) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.tokens import sent_to
+from sentdist.kernels.tensors import sent_to
 
 
 class TargetRows(Protocol):

@@ -76,7 +76,7 @@ def augmented_by(bank: BankReader | None, batch: Batch, device: torch.device) ->
 
     Each rank looks up its own rows, unless they came with the batch (then it needs no bank), and gathers the others.
     """
-    from sentdist.learning.encoder.tokens import sent_to
+    from sentdist.kernels.tensors import sent_to
     from sentdist.learning.gather import gather_rows, rank_and_world_size
 
     own_NCBD = batch.augmented

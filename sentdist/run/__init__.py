@@ -1,5 +1,6 @@
 """Build plans in this process or on a Ray cluster. No other package imports Ray or DeepSpeed.
 
 Start with `backend.py`, which runs a recipe; `local.py` builds plans in this process, `sweep.py` on a cluster through the board
-(`board/`), which builds each stage once. `demand.py` knows what a stage reserves, `capacity.py` how much runs at once.
+(`client.py`, `board.py`), which has each stage built once: by worker groups (`workers.py`, `group.py`, `rank.py`) or in a Ray task
+(`build_stage.py`). `resources.py` knows what a stage reserves and how much runs at once.
 """

@@ -77,7 +77,7 @@ class RayBackend(Backend):
         return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
-        from sentdist.run.board.client import stop_sweeps
+        from sentdist.run.client import stop_sweeps
 
         stop_sweeps(sweep)
 

@@ -17,7 +17,7 @@ from typing import Literal
 
 from sentdist import machine
 from sentdist.errors import SentdistError, StoreError
-from sentdist.learning.kernels import cpp_library
+from sentdist.kernels import cpp_library
 from sentdist.run.cluster.address import check, choose, local_nodes, token
 from sentdist.services import servers
 from sentdist.services.processes import Reply, basic_auth_header, get, ray_version
@@ -120,7 +120,7 @@ import torch
 from sentdist.stages.devices import why_unusable
 print(why := why_unusable() or "")
 if not why:
-    from sentdist.learning.encoder.fused_attention import fused_kernel, why_kernels_unavailable
+    from sentdist.kernels.fused_attention import fused_kernel, why_kernels_unavailable
     print(why_kernels_unavailable(torch.device("cuda")) or "")
     print(fused_kernel(torch.device("cuda"), torch.bfloat16, 64) or "")
 """

@@ -13,10 +13,10 @@ from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import to_share
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
-from sentdist.run.board.events import StageEvent, progress_event
+from sentdist.run.events import StageEvent, progress_event
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import check_precisions
+from sentdist.stages.devices import check_precisions, left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all, build_past_failures
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.text_stages import build_overlaps
@@ -77,8 +77,6 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
 
 def _with_devices(stages: Iterable[Stage], context: Context) -> tuple[Context, str]:
     """Return the context with the devices decided, and a phrase on them."""
-    from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine  # torch takes seconds
-
     runtime, devices = on_this_machine(context.runtime)
     check_precisions(stages, runtime, old_gpu=old_gpu_here(runtime))
     return replace(context, runtime=runtime), f"{devices}{left_out_here(runtime)}"

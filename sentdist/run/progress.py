@@ -13,9 +13,9 @@ from sentdist.recipe.stage import Json, Stage, topological
 from sentdist.recipe.stages import STAGES, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import size_of
+from sentdist.stages.memory import size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED
 from sentdist.store.store import ArtifactStore
 from sentdist.text import without_secrets

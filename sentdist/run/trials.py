@@ -23,11 +23,11 @@ from ray.tune.search import Searcher
 from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.recipe.stages import Train, to_share
 from sentdist.recipe.unroll import Trial
-from sentdist.run.board.client import BoardClient
-from sentdist.run.board.submissions import Body, Submission, stopped
 from sentdist.run.build_stage import build_stage
+from sentdist.run.client import BoardClient
 from sentdist.run.cluster.connection import cause_of
 from sentdist.run.progress import TrialOutcome
+from sentdist.run.submissions import Body, Submission, stopped
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import ArtifactStore

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder import flat_attention
-from sentdist.learning.encoder.fused_attention import has_windows
+from sentdist.kernels import flat_attention
+from sentdist.kernels.fused_attention import has_windows
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
 from sentdist.learning.optimization import Optimization

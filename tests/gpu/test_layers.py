@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from sentdist.learning.encoder import fused_layer, private_torch
+from sentdist.kernels import cpp_kernels, fused_layer, tensors
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.kernels import cpp_kernels
 from tests.support.layers import distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
 
 pytestmark = pytest.mark.gpu
-triton_kernels = pytest.importorskip("sentdist.learning.kernels.triton_kernels", reason="Triton is not installed", exc_type=ImportError)
+triton_kernels = pytest.importorskip("sentdist.kernels.triton_kernels", reason="Triton is not installed", exc_type=ImportError)
 beside = pytest.importorskip("tests.support.gpu_layers", exc_type=ImportError)
 GPU = torch.device("cuda", 0)
 HEADS = {"num_attention_heads": 2, "hidden_size": 32, "intermediate_size": 48, "layer_norm_eps": 0.1}
@@ -32,7 +31,7 @@ def tried() -> None:
 def several(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several rows a program, and each tile by itself."""
     monkeypatch.setattr(triton_kernels, "SUM_PROGRAMS", 4)
-    monkeypatch.setattr(private_torch, "FEWEST_PROGRAMS", 1)
+    monkeypatch.setattr(tensors, "FEWEST_PROGRAMS", 1)
 
 
 @pytest.mark.parametrize("width", [48, 384, 768, 1024, 3072])
@@ -75,7 +74,7 @@ def test_gradient_under_dropout_is_that_of_the_drawn_function(name: str, tmp_pat
 
 def test_a_sentence_beyond_the_largest_tile_is_computed_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     encoder = SentenceEncoder.load(tiny_encoder(tmp_path, "bert", **HEADS)).to(GPU)
-    monkeypatch.setattr("sentdist.learning.encoder.flat_attention.longest_supported", lambda *_: 8)
+    monkeypatch.setattr("sentdist.kernels.flat_attention.longest_supported", lambda *_: 8)
     monkeypatch.setattr(fused_layer, "_infer", None)
     with torch.no_grad():
         assert torch.isfinite(encoder(encoder.tokenize(SENTENCES))).all()

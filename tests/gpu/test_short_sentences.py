@@ -7,20 +7,20 @@ from functools import partial
 import pytest
 import torch
 
-from sentdist.learning.encoder import flat_attention, private_torch
-from sentdist.learning.encoder.flat_attention import compiled_attention
-from sentdist.learning.encoder.fused_attention import longest_supported
+from sentdist.kernels import TILES, flat_attention, tensors
+from sentdist.kernels.flat_attention import compiled_attention
+from sentdist.kernels.fused_attention import longest_supported
 from tests.support.attended import attended
 
 pytestmark = pytest.mark.gpu
-triton_kernels = pytest.importorskip("sentdist.learning.kernels.triton_kernels", reason="Triton is not installed", exc_type=ImportError)
+triton_kernels = pytest.importorskip("sentdist.kernels.triton_kernels", reason="Triton is not installed", exc_type=ImportError)
 drawing = pytest.importorskip("tests.support.interpreted_kernels", exc_type=ImportError).drawing
 
 
 @pytest.fixture(autouse=True)
 def triton_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each tile by itself, however few sentences it has, and no other kernels where these are not the quicker ones."""
-    monkeypatch.setattr(private_torch, "FEWEST_PROGRAMS", 1)
+    monkeypatch.setattr(tensors, "FEWEST_PROGRAMS", 1)
     monkeypatch.setattr(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True)
 
 
@@ -29,8 +29,8 @@ def triton_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_they_give_what_a_cpu_gives(dtype: torch.dtype, tolerance: float, width: int) -> None:
     gpu, longest = torch.device("cuda"), longest_supported(torch.device("cuda"), dtype, width)
     lengths = [length for length in (1, 16, 7, 64, 3, 128, 20, 20, 17, 33, 100) if length <= longest]
-    used = tuple(tile for tile, _ in private_torch.tile_launches(lengths, gpu, num_heads=4))
-    assert used == tuple(tile for tile in private_torch.TILES if tile <= longest)
+    used = tuple(tile for tile, _ in tensors.tile_launches(lengths, gpu, num_heads=4))
+    assert used == tuple(tile for tile in TILES if tile <= longest)
     kernel = partial(triton_kernels.AttentionKernel, device=gpu, dtype=dtype, head_width=width, has_backward=True)
     assert all(triton_kernels.can_run_attention(kernel(has_dropout=drops), used) for drops in (False, True))
     shape = {"num_heads": 4, "width": width, "p": 0.0, "rounded_to": dtype}
@@ -47,7 +47,7 @@ def test_masks_are_those_of_the_derivative_and_drawn_apart(dtype: torch.dtype, t
     assert drawing(dtype, 64, torch.device("cuda")) < (2e-2 if dtype == torch.bfloat16 else 1e-4)
     ones = torch.ones(2000 * 20, 4, 32, device="cuda", dtype=dtype)
     bounds = torch.arange(0, len(ones) + 1, 20, dtype=torch.int32, device="cuda")
-    launches = private_torch.tile_launches([20] * 2000, torch.device("cuda"), num_heads=4)
+    launches = tensors.tile_launches([20] * 2000, torch.device("cuda"), num_heads=4)
     attend = partial(compiled_attention, triton_kernels, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     torch.manual_seed(3)
     context, again = attend(ones, ones, ones).float(), attend(ones, ones, ones).float()

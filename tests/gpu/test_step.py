@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
-from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
+from sentdist.kernels.fused_attention import MOST_SENTENCES, by_length, dropped_attention, fused_attention, fused_kernel
+from sentdist.kernels.grouped_attention import GroupedAttention, length_groups
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.engine import TorchEngine

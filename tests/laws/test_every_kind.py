@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sentdist.recipe.stages import STAGES
-from sentdist.stages.planning.device_forecast import operations_of
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
@@ -21,7 +20,6 @@ def test_forecasts_know_every_kind_that_a_plan_has() -> None:
     plan = plan_of_all_kinds()
     for kind in PLANNED:
         stage, computes = one_of_each()[kind], kind in ("train", "bank", "scores")
-        assert (operations_of(stage, plan, lambda encoder: 1e6) > 0) == computes, kind
         assert (stage.num_sentences(plan.rows) > 0) == (kind == "targets" or computes), kind
 
 
@@ -29,11 +27,8 @@ def test_forecasts_refuse_what_no_plan_has() -> None:
     assert set(one_of_each()) == set(STAGES)
     for kind in NOT_PLANNED:
         stage = one_of_each()[kind]
-        for read in (
-            lambda stage: operations_of(stage, plan_of_all_kinds(), lambda encoder: 1e6), lambda stage: stage.num_sentences(plan_of_all_kinds().rows),
-        ):  # fmt: skip
-            with pytest.raises(TypeError, match=UNKNOWN):
-                read(stage)
+        with pytest.raises(TypeError, match=UNKNOWN):
+            stage.num_sentences(plan_of_all_kinds().rows)
 
 
 def test_precision_is_that_of_every_kind_that_has_one() -> None:

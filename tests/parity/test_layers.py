@@ -13,11 +13,10 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
 from sentdist.families import FAMILIES, FLAT_FAMILIES, OTHER
+from sentdist.kernels import cpp_kernels, fused_layer
 from sentdist.learning import precision
-from sentdist.learning.encoder import fused_layer
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.grad_cache import encode_in_micro_batches
-from sentdist.learning.kernels import cpp_kernels
 from sentdist.learning.precision import autocast
 from tests.support.layers import distance, loss_and_gradients, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from sentdist.learning.bank_shape import TILES
-from sentdist.learning.encoder.private_torch import largest_tile
+from sentdist.kernels import TILES
+from sentdist.kernels.tensors import largest_tile
 from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted, run_with_triton
 
@@ -46,7 +46,7 @@ def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_g
         assert case["grouped"] == [[70, 128, 70]]
         assert case["off"] < 1e-5
     (warned,) = found["narrow"]["warned"]
-    assert "of up to 128 tokens do not run here, torch's serve: RuntimeError: out of resource" in warned
+    assert "of up to 128 tokens do not run here, using torch's: RuntimeError: out of resource" in warned
 
 
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.encoder.flat_attention import Segments, flat_attention
+from sentdist.kernels.flat_attention import Segments, flat_attention
 
 # 12 heads of 512² weights: behind 1,365 sentences random numbers are more than 32 bits count.
 MANY = (*[3] * 700, 512, *[2] * 699)

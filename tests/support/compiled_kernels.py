@@ -20,8 +20,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from sentdist.learning.kernels import triton_kernels
-from sentdist.learning.kernels.interface import AttentionKernel
+from sentdist.kernels import triton_kernels
+from sentdist.kernels.interface import AttentionKernel
 
 CPU = torch.device("cpu")
 _TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int32: "*i32", torch.int64: "*i64"}

@@ -10,9 +10,8 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from sentdist.learning.encoder import fused_layer
-from sentdist.learning.kernels import triton_kernels
-from sentdist.learning.kernels.interface import DropoutMask
+from sentdist.kernels import fused_layer, triton_kernels
+from sentdist.kernels.interface import DropoutMask
 from tests.support.layers import off
 
 ROWS = 17  # one grad_product_input than a tile of GELU's

@@ -18,11 +18,10 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.learning.encoder import flat_attention, grouped_attention, private_torch
-from sentdist.learning.encoder.flat_attention import compiled_attention
-from sentdist.learning.encoder.fused_attention import ByLength
-from sentdist.learning.kernels import cpp_kernels, triton_attention, triton_kernels
-from sentdist.learning.kernels.interface import AttentionLayout, Band, QueryKeyValue
+from sentdist.kernels import cpp_kernels, flat_attention, grouped_attention, tensors, triton_attention, triton_kernels
+from sentdist.kernels.flat_attention import compiled_attention
+from sentdist.kernels.fused_attention import ByLength
+from sentdist.kernels.interface import AttentionLayout, Band, QueryKeyValue
 from tests.support.attended import BANDS, MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
@@ -40,7 +39,7 @@ def in_triton(lengths: tuple[int, ...], **shape: Any) -> Attended:
 def _triton_first() -> Iterator[None]:
     """They are asked first, and no other way is taken."""
     with (
-        patch.object(flat_attention, "longest_supported", lambda device, dtype, width: private_torch.largest_tile(width, dtype)),
+        patch.object(flat_attention, "longest_supported", lambda device, dtype, width: tensors.largest_tile(width, dtype)),
         patch.object(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True),
         patch.object(grouped_attention.GroupedAttention, "forward", None),
     ):
@@ -48,7 +47,7 @@ def _triton_first() -> Iterator[None]:
 
 
 def beside_a_cpu(dtype: torch.dtype, width: int, lengths: tuple[int, ...] = LENGTHS, **layer: Any) -> dict[str, Any]:
-    lengths = tuple(length for length in lengths if length <= private_torch.largest_tile(width, dtype))
+    lengths = tuple(length for length in lengths if length <= tensors.largest_tile(width, dtype))
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype, **layer}
     there, here = in_triton(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
@@ -123,7 +122,7 @@ def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
     """How far gradients are from those of attention with the masks that are drawn."""
     lengths = [length for length in MASKED if length <= width]
     bounds = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32).to(device)
-    launches = private_torch.tile_launches(lengths, device, num_heads=2)
+    launches = tensors.tile_launches(lengths, device, num_heads=2)
 
     def attend(*states: Tensor) -> Tensor:
         torch.manual_seed(3)
@@ -137,7 +136,7 @@ def masks() -> dict[str, Any]:
     count, length = 36, 20
     ones = torch.ones(count * length, 2, 16)
     bounds = torch.arange(0, len(ones) + 1, length, dtype=torch.int32)
-    launches = private_torch.tile_launches([length] * count, CPU, num_heads=2)
+    launches = tensors.tile_launches([length] * count, CPU, num_heads=2)
     torch.manual_seed(3)
     attend = partial(compiled_attention, triton_kernels, boundaries=bounds, scale=1.0, p=0.25, launches=launches)
     drawn = [attend(ones, ones, ones) for _ in range(2)]
@@ -258,7 +257,7 @@ def recomputed() -> dict[str, Any]:
 
 def tiles() -> dict[str, Any]:
     largest = {
-        f"{dtype} {width}": private_torch.largest_tile(width, dtype)
+        f"{dtype} {width}": tensors.largest_tile(width, dtype)
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
@@ -271,7 +270,7 @@ def tiles() -> dict[str, Any]:
 
 def launches() -> dict[str, list[int]]:
     lengths = [3] * 300 + [17] * 100 + [40] * 100 + [128]
-    prepared = private_torch.tile_launches(lengths, CPU, num_heads=12)
+    prepared = tensors.tile_launches(lengths, CPU, num_heads=12)
     places = [place for _, places in prepared for place in places.tolist()]
     return {"tiles": [tile for tile, _ in prepared], "counts": [len(places) for _, places in prepared], "places": places}
 
@@ -280,12 +279,12 @@ def quicker() -> list[bool]:
     few, many = (torch.empty(20 * count, 12, 32, dtype=torch.bfloat16) for count in (100, 1000))
     long = torch.empty(100 * 1000, 12, 32, dtype=torch.bfloat16)
     asked = ((few, 100), (many, 1000), (long, 1000), (few.float(), 100))
-    return [private_torch.is_faster_than_torch(query, num_sentences=count) for query, count in asked]
+    return [tensors.is_faster_than_torch(query, num_sentences=count) for query, count in asked]
 
 
 def main() -> None:
     cpp_kernels.why_unavailable = lambda: "compiled kernels of a CPU would come first"
-    with patch.object(private_torch, "FEWEST_PROGRAMS", 1):  # each tile by itself
+    with patch.object(tensors, "FEWEST_PROGRAMS", 1):  # each tile by itself
         cases = [beside_a_cpu_and_masks(*case) for case in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32))]
         found = {"cases": cases, "bands": bands()}
         found |= {one.__name__: one() for one in (recomputed, long_ones_apart, long_ones_in_groups, masks)}

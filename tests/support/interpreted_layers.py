@@ -16,9 +16,8 @@ from unittest.mock import patch
 
 import torch
 
-from sentdist.learning.encoder import private_torch
+from sentdist.kernels import cpp_kernels, tensors, triton_kernels
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.kernels import cpp_kernels, triton_kernels
 from tests.support.gpu_layers import by_gpu_kernels, gelu_beside_torch, norm_beside_torch
 from tests.support.layers import SHORT, distance, loss_and_gradients, off, slope_beside_gradient
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder, with_vectors
@@ -96,7 +95,7 @@ def cheap_cases(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def main(which: str = "") -> None:
-    several_rows, all_tiles = patch.object(triton_kernels, "SUM_PROGRAMS", 4), patch.object(private_torch, "FEWEST_PROGRAMS", 1)
+    several_rows, all_tiles = patch.object(triton_kernels, "SUM_PROGRAMS", 4), patch.object(tensors, "FEWEST_PROGRAMS", 1)
     with several_rows, all_tiles, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cases: dict[str, Callable[[Path], Iterable[dict[str, Any]]]] = {

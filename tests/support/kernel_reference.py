@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels.interface import Band, DropoutMask
+from sentdist.kernels.interface import Band, DropoutMask
 
 
 def factors(mask: DropoutMask | None, shape: tuple[int, ...]) -> Tensor:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from sentdist.kernels import fused_attention
 from sentdist.learning import grad_cache
-from sentdist.learning.encoder import fused_attention
 from tests.support.pretend_kernels import KERNELS
 
 aten: Any = torch.ops.aten

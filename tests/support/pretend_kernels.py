@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sentdist.learning.encoder.grouped_attention import GroupedAttention, length_groups
-from sentdist.learning.kernels.interface import Band
+from sentdist.kernels.grouped_attention import GroupedAttention, length_groups
+from sentdist.kernels.interface import Band
 
 States = tuple[Tensor, Tensor, Tensor]  # query, key, value
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist import machine
 from sentdist.files import whole_file
-from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.kernels.tensors import has_bfloat16
 from sentdist.run.health import cpu
 from sentdist.stages.context import environment
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from transformers.activations import GELUActivation
 
 from sentdist.errors import ResourceError
-from sentdist.learning.encoder.private_torch import has_bfloat16
+from sentdist.kernels.tensors import has_bfloat16
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch, collate
 from sentdist.learning.precision import LARGEST_FP32_ERROR, autocast, product_error

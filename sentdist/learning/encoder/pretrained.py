@@ -25,6 +25,7 @@ from transformers.utils import logging
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.families import POOLINGS, Family, family_of, has_unread_decoder, why_padded, with_decoder
 from sentdist.files import read_json, reading
+from sentdist.kernels.flat_attention import FLAT_ATTENTION, register_flat_attention
 from sentdist.learning.encoder.declared import (
     OF_SENTENCES,
     REMEDY,
@@ -35,7 +36,6 @@ from sentdist.learning.encoder.declared import (
     tokens_within,
     unlike_ours,
 )
-from sentdist.learning.encoder.flat_attention import FLAT_ATTENTION, register_flat_attention
 
 
 @contextmanager
@@ -159,11 +159,11 @@ def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForT
 def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
     """Adapt families with own attention code here; transformers lets most families use any attention. The imports take a while."""
     if family.own_code == "t5":
-        from sentdist.learning.encoder.flat_models import make_ready
+        from sentdist.kernels.flat_models import make_ready
 
         make_ready(model, is_flat=is_flat)
     if family.own_code == "mpnet" and is_flat:
-        from sentdist.learning.encoder.flat_models import lay_flat
+        from sentdist.kernels.flat_models import lay_flat
 
         lay_flat(model)
 

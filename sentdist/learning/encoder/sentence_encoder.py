@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, brief, did_you_mean, typed
 from sentdist.families import POOLINGS, family_of, is_causal
+from sentdist.kernels.flat_attention import Segments
+from sentdist.kernels.fused_layer import fuse_layers
+from sentdist.kernels.grouped_attention import group_borders
+from sentdist.kernels.tensors import inverse, sent_to
 from sentdist.learning.encoder.declared import check_can_embed, check_has_embeddings, declared_pooling, ends_in_normalize
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.flat_attention import Segments
-from sentdist.learning.encoder.fused_layer import fuse_layers
-from sentdist.learning.encoder.grouped_attention import padded_layers
 from sentdist.learning.encoder.pooling import PoolingHead, pool, replace_dropout
 from sentdist.learning.encoder.pretrained import (
     check_layer_weights,
@@ -313,3 +316,46 @@ def _check_drophead(drophead: float, padded_reason: str | None, folder: Path) ->
             expected="a probability in [0, 1), and 0 for a model that runs padded" if padded_reason else "a probability in [0, 1)",
             remedy=f"Set drophead to 0{f': {padded_reason}' if padded_reason else ''}.",
         )
+
+
+_PADDED_GROUP_COST = 4000.0  # squared tokens; a group costs one whole forward here, so groups are fewer than inside attention
+
+
+def padded_layers(model: PreTrainedModel, tokens: TokenBatch, *, pad_id: int, every: bool, num_passes: int | None = None) -> list[Tensor]:
+    """Return hidden states as flat (T, D) tensors, computed in padded groups of similar length.
+
+    Places are computed on the host, to avoid waiting for a device; transformers itself waits where it checks a group's mask.
+    every: return all layers, embeddings first, instead of the last one. num_passes: number of groups; None: the cheapest; a group without a
+    sentence computes one and drops it.
+    """
+    device = tokens.token_ids.device
+    lengths = np.asarray(tokens.lengths)
+    starts = np.cumsum(lengths) - lengths
+    order = np.argsort(lengths, kind="stable")
+    padded_ids = torch.cat([tokens.token_ids, tokens.token_ids.new_full((1,), pad_id)])
+    groups, token_order = [], []
+    for first, last in pairwise(_borders(lengths[order], num_passes)):
+        members = order[first:last] if last > first else order[:1]
+        column = np.arange(int(lengths[members[-1]]))
+        inside = column < lengths[members][:, None]
+        places = np.where(inside, starts[members][:, None] + column, tokens.num_tokens)  # the last one is padding
+        token_ids = padded_ids.index_select(0, _there(places.ravel(), device)).view(places.shape)
+        mask = _there(inside.astype(np.int64), device)
+        output = model(input_ids=token_ids, attention_mask=mask, output_hidden_states=every)
+        inside &= last > first
+        real = _there(np.flatnonzero(inside), device)
+        layers = output.hidden_states if every else (output.last_hidden_state,)
+        groups.append([layer.flatten(0, 1).index_select(0, real) for layer in layers])
+        token_order.append(places[inside])
+    back = _there(inverse(np.concatenate(token_order)), device)
+    return [torch.cat(layer).index_select(0, back) for layer in zip(*groups, strict=True)]
+
+
+def _borders(sorted_lengths: np.ndarray, num_passes: int | None) -> list[int]:
+    if num_passes is None:
+        return group_borders(sorted_lengths, group_cost=_PADDED_GROUP_COST)
+    return [len(sorted_lengths) * number // num_passes for number in range(num_passes + 1)]
+
+
+def _there(values: np.ndarray, device: torch.device) -> Tensor:
+    return sent_to(torch.from_numpy(values), device)

@@ -21,22 +21,8 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 
 from sentdist.errors import DataError, EncoderError, brief
 from sentdist.files import drop_remedy, read_array
+from sentdist.kernels.tensors import sent_to
 from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
-
-
-def inverse(order: np.ndarray) -> np.ndarray:
-    """Return the inverse of a permutation in one pass."""
-    back = np.empty_like(order)
-    back[order] = np.arange(len(order))
-    return back
-
-
-def sent_to(tensor: Tensor, device: torch.device | str) -> Tensor:
-    """Return a host tensor on `device` without blocking the host, which a copy from memory that is not pinned would do."""
-    device = torch.device(device)
-    if device.type == "cuda" and not tensor.is_cuda:
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True, kw_only=True)

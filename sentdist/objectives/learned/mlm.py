@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
 from sentdist.errors import EncoderError, RecipeError
+from sentdist.kernels.tensors import sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.tokens import Batch, TokenBatch, sent_to
+from sentdist.learning.encoder.tokens import Batch, TokenBatch
 from sentdist.learning.gather import gather_rows, largest_share
 from sentdist.learning.grad_cache import sum_over_micro_batches
 from sentdist.learning.objective import Objective
@@ -146,11 +147,10 @@ class MaskedLMLoss(nn.Module, Objective):
 
     def loss_of(self, tokens: TokenBatch, chosen_T: Tensor, token_ids_T: Tensor) -> Tensor:
         """Return the summed loss of guessing `token_ids_T` where `chosen_T`, from the masked `tokens`."""
-        encoder = self._encoder[0]
-        places_K = sent_to(chosen_T.nonzero().squeeze(1), encoder.device)
-        with autocast(self.precision, encoder.device):
-            logits_KV = self.head(encoder.token_states(tokens).index_select(0, places_K))
-        return self._loss(logits_KV, sent_to(token_ids_T[chosen_T], encoder.device))
+        places_K = sent_to(chosen_T.nonzero().squeeze(1), self._encoder[0].device)
+        with autocast(self.precision, places_K.device):
+            logits_KV = self.head(self._encoder[0].token_states(tokens).index_select(0, places_K))
+        return self._loss(logits_KV, sent_to(token_ids_T[chosen_T], places_K.device))
 
     def _sum_and_count(self, tokens: TokenBatch) -> Tensor:
         """Return (2,): summed loss and number of hidden tokens. A recomputed pass draws the same masks again."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from sentdist.learning.encoder.flat_attention import Segments, flat_attention
-from sentdist.learning.encoder.fused_attention import MOST_SENTENCES, by_length
-from sentdist.learning.encoder.pooling import dropout, head_scales, heads_of_which_one_is_kept
+from sentdist.kernels.flat_attention import Segments, flat_attention
+from sentdist.kernels.fused_attention import MOST_SENTENCES, by_length
+from sentdist.kernels.tensors import dropout, head_scales, heads_of_which_one_is_kept
 from tests.support.attended import BANDS, MANY, attended
 from tests.support.pretend_gpu import pretended_gpu
 from tests.support.pretend_kernels import KERNELS, aten

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.learning.kernels import cpp_kernels
-from sentdist.learning.kernels.interface import AttentionLayout, Band, DropoutMask, QueryKeyValue
+from sentdist.kernels import cpp_kernels
+from sentdist.kernels.interface import AttentionLayout, Band, DropoutMask, QueryKeyValue
 from tests.support.kernel_reference import attended, factors
 
 LENGTHS = [1, 2, 15, 16, 17, 33, 70, 4]

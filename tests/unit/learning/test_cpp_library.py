@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.learning.kernels import cpp_library
+from sentdist.kernels import cpp_library
 
-ASK = "from sentdist.learning.kernels import cpp_library; print(cpp_library.find_or_build())"
+ASK = "from sentdist.kernels import cpp_library; print(cpp_library.find_or_build())"
 FLAGS = cpp_library.FLAGS
 
 
@@ -35,7 +35,7 @@ def compiler(folder: Path, text: str) -> str:
 
 def test_processes_that_ask_at_once_build_it_once(tmp_path: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a third one, this one, loads what they built."""
-    from sentdist.learning.kernels import cpp_kernels  # torch comes with it, whose OpenMP is looked for
+    from sentdist.kernels import cpp_kernels  # torch comes with it, whose OpenMP is looked for
 
     counted = compiler(tmp_path / "bin", f'echo built >> {tmp_path}/log\nexec c++ "$@" -O0')
     monkeypatch.setenv("CXX", counted)

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import ResourceError
+from sentdist.kernels.grouped_attention import group_borders
 from sentdist.learning import precision
 from sentdist.learning import precision as products
-from sentdist.learning.encoder.grouped_attention import group_borders
 from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
 
 
