@@ -26,7 +26,7 @@ from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
 from sentdist.run import backend
 from sentdist.stages.planning import planned
-from sentdist.store.searches import load_search
+from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, WIDTH
@@ -164,7 +164,9 @@ def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp
     with pytest.raises(RecipeError, match="expected a recipe without one"):
         sentdist.plan(recipe, store=store, data=data)
     outcomes = sentdist.sweep(recipe, store=store, data=data, print_line=lambda line: None)
-    (finalist,) = load_search(ArtifactStore(store), "tiny").finalists
+    search = find_search(ArtifactStore(store), "tiny")
+    assert search is not None
+    (finalist,) = search.finalists
     assert [(one.method, one.seed, dict(one.params)) for one in outcomes] == [
         ("base", None, {}), *(("fine_tuned", seed, finalist.suggestion) for seed in (0, 1)),
     ]  # fmt: skip
