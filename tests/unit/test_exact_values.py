@@ -21,7 +21,7 @@ from sentdist.recipe.schema import recipe_schema
 from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import SweepProgress
+from sentdist.run.progress import SweepProgress
 from sentdist.stages.planning.resolve import FileResolver
 from sentdist.tasks.classification import ClassificationTask
 

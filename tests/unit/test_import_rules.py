@@ -23,7 +23,7 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 852,
-    "cli": 1964,
+    "cli": 1954,
     "corpora": 1999,
     "data": 4227,
     "evaluation": 2476,
@@ -31,15 +31,15 @@ BUDGETS: dict[str, int] = {
     "kernels": 3621,
     "learning": 5024,
     "objectives": 2143,
-    "recipe": 4416,
-    "report": 5061,
-    "run": 7650,
+    "recipe": 4396,
+    "report": 5052,
+    "run": 6620,
     "services": 659,
     "stages": 3099,
-    "store": 2401,
+    "store": 2282,
     "tasks": 1755,
     "top": 1494,
-    "tracking": 1361,
+    "tracking": 1359,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
@@ -221,8 +221,9 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.backend", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.search", ("ray", "torch", "mlflow", "transformers")),  # of any driver
+        ("sentdist.run.trials", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
