@@ -24,7 +24,7 @@ from sentdist.cli.printing import (
 from sentdist.errors import DataError, counted, listed
 from sentdist.files import disk_size, is_file_of_sentences
 from sentdist.inference.opening import Prompts, encoder_use, open_store
-from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def _how_encoded(loaded: LoadedEncoder, runtime: Runtime | None) -> tuple[str, E
 
 def _with_prompt(use: EncoderUse) -> tuple[EncoderUse, Prompt]:
     """The use of an encoder with the prompt for sentences, and the prompt; without loading torch."""
-    prompt = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), use).of_sentences()
+    prompt = Prompts.of(Checkpoint.open(find_checkpoint(use.checkpoint, revision=use.revision)), use).of_sentences()
     return replace(use, prompt=prompt.text), prompt
 
 
@@ -231,7 +231,7 @@ def export(
     folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded, to report mistakes at once
     if not onnx:
         export_encoder(use, out, open_store(store))
-        length = "; its embeddings have length 1" if ends_in_normalize(out) else ""
+        length = "; its embeddings have length 1" if Checkpoint.open(out).is_normalized else ""
         typer.echo(f'{out}: load it with SentenceTransformer("{out}"){length}')
         return
     from sentdist.inference.export_formats import export_graph
@@ -241,7 +241,7 @@ def export(
         f"{out}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their "
         "largest number"
     )
-    if any(named_prompts(folder)[0].values()):
+    if any(Checkpoint.open(folder).prompts.values()):
         typer.echo("The graph does not include the encoder's prompts: add them before sentences.")
 
 

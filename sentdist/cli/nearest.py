@@ -25,6 +25,7 @@ from sentdist.cli.printing import (
 from sentdist.errors import DataError, counted, listed
 from sentdist.files import is_file_of_sentences
 from sentdist.inference.opening import Prompts, encoder_use
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
 if TYPE_CHECKING:
@@ -70,14 +71,13 @@ def search(
         typer.echo(f"{query} is searched for as a sentence. For the sentences in the file: --queries {shlex.quote(query)}", err=True)
     asked = list(queries or []) or _all_sentences(found_texts(query_file or STDIN))
     use = encoder_use(encoder, store)
-    prompts = Prompts.of(find_checkpoint(use.checkpoint, revision=use.revision), use)
+    prompts = Prompts.of(Checkpoint.open(find_checkpoint(use.checkpoint, revision=use.revision)), use)
     of_queries, of_documents = prompts.of_queries(), prompts.of_documents()
     use = replace(use, prompt=of_documents.text)
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # without encoding, the check would take as long
 
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.learning.encoder.declared import ranks_otherwise
     from sentdist.run.parallel.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
@@ -104,7 +104,7 @@ def search(
             for done in steps:
                 advance(done)
     tell_of_encoder(loaded)
-    if (measure := ranks_otherwise(loaded.folder)) and not weights:
+    if (measure := loaded.checkpoint.ranks_otherwise) and not weights:
         typer.echo(f"In sentence-transformers the encoder uses {measure}; this ranking is by cosine, which ignores lengths.", err=True)
     if texts is not None:
         tell_rows(texts)

@@ -14,17 +14,7 @@ from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface
 
 from sentdist.kernels import TILES, cpp_kernels
-from sentdist.kernels.fused_attention import (
-    ByLength,
-    Kernel,
-    by_length,
-    dropped_attention,
-    fused_attention,
-    fused_kernel,
-    load_triton_kernels,
-    longest_supported,
-    takes_band,
-)
+from sentdist.kernels.fused_attention import fused_attention, has_flash, load_triton_kernels, longest_supported
 from sentdist.kernels.grouped_attention import LengthGroups, grouped_attention, length_groups
 from sentdist.kernels.interface import (
     AttentionKernel,
@@ -123,13 +113,8 @@ class Segments:
 
     @cached_property
     def grouped(self) -> LengthGroups:
-        """Groups for torch's matrix products. GPU kernels never read it: for 12,000 sentences making it takes longer than their step."""
+        """Groups for torch's attention. GPU kernels never read it: for 12,000 sentences making it takes longer than their step."""
         return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
-
-    @cached_property
-    def by_length(self) -> ByLength:
-        """For torch's kernel with dropout in float32."""
-        return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
     def launches(self) -> Launches:
@@ -215,32 +200,29 @@ def flat_attention(
 
 
 class _AttentionSettings(NamedTuple):
-    """What attention computes of a layer's states. kernel: of torch, for these numbers and this band. p: of dropout."""
+    """What attention computes of a layer's states. p: of dropout."""
 
-    kernel: Kernel | None
     band: Band | None
     scale: float
     p: float
 
 
 def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
-    """Return (T, H, head width), by the fastest kernel for these numbers and this band; else by products of groups."""
+    """Return (T, H, head width), by the fastest kernel for these numbers and this band; else by torch in groups of similar length."""
     num_heads, width = query.shape[1:]
-    kernel = fused_kernel(query.device, query.dtype, width)
-    if not takes_band(kernel, band) or segments.distances is not None:
-        kernel = None
-    settings = _AttentionSettings(kernel, band, scale, p)
-    is_in_triton = _is_best_in_triton(segments, query, settings)
-    if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
+    has_kernel = segments.distances is None and has_flash(query.device, query.dtype, width)
+    settings = _AttentionSettings(band, scale, p)
+    is_faster = not has_kernel or is_faster_than_torch(query, num_sentences=segments.num_sentences)
+    is_in_triton = is_faster and triton_supports(segments, _own_kernel(segments, query, settings))
+    if key.shape[1] != num_heads and (is_in_triton or not has_kernel):
         key, value = (_repeated(states, num_heads) for states in (key, value))
     if cpp_kernels.supports_attention(query, key, value):
         return _compiled_attention(cpp_kernels, segments, query, key, value, settings)
     if is_in_triton:
         return _compiled_attention(load_triton_kernels(), segments, query, key, value, settings, launches=segments.launches)
-    if kernel is None or (kernel == "efficient" and p > 0.0):
-        return _split_attention(segments, query, key, value, settings)
-    lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
-    return fused_attention(kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
+    if has_kernel:
+        return fused_attention(query, key, value, lengths=segments.lengths, boundaries=segments.boundaries, scale=scale, p=p, band=band)
+    return _split_attention(segments, query, key, value, settings)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:
@@ -250,25 +232,22 @@ def _repeated(states: Tensor, num_heads: int) -> Tensor:
 
 
 def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
-    """Attend where torch has no kernel or needs one call per length (dropout in float32): use it only for sentences too long for Triton."""
+    """Attend by Triton within the sentences that are short enough for it, within the others in groups."""
     split = segments.split(_longest_in_triton(_own_kernel(segments, query, settings)))
     if split is None:
-        return _torch_attention(segments, query, key, value, settings)
+        return _grouped_attention(segments, query, key, value, settings)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
         _compiled_attention(load_triton_kernels(), split.short, query, key, value, settings, launches=split.short.launches),
-        _torch_attention(split.long, long_query, long_key, long_value, settings),
+        _grouped_attention(split.long, long_query, long_key, long_value, settings),
     )
     return torch.cat(contexts).index_select(0, split.back)
 
 
-def _torch_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
-    kernel, band, scale, p = settings
-    if kernel is not None:
-        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p, band=band)
-    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
+def _grouped_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+    return grouped_attention(query, key, value, segments.grouped, **settings._asdict(), distances=segments.distances)
 
 
 def _compiled_attention(
@@ -278,12 +257,6 @@ def _compiled_attention(
         kernels, query, key, value, boundaries=segments.boundaries, scale=settings.scale, p=settings.p, distances=segments.distances,
         band=settings.band, launches=launches,
     )  # fmt: skip
-
-
-def _is_best_in_triton(segments: Segments, query: Tensor, settings: _AttentionSettings) -> bool:
-    """Whether the Triton kernels take all these sentences, run on this machine, and are faster than torch's, if any."""
-    is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
-    return is_faster and triton_supports(segments, _own_kernel(segments, query, settings))
 
 
 def _own_kernel(segments: Segments, query: Tensor, settings: _AttentionSettings) -> AttentionKernel:

@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.kernels import cpp_kernels, flat_attention, grouped_attention, tensors, triton_attention, triton_kernels
+from sentdist.kernels import cpp_kernels, flat_attention, tensors, triton_attention, triton_kernels
 from sentdist.kernels.flat_attention import compiled_attention
-from sentdist.kernels.fused_attention import ByLength
-from sentdist.kernels.interface import AttentionLayout, Band, QueryKeyValue
+from sentdist.kernels.interface import AttentionLayout, QueryKeyValue
 from tests.support.attended import BANDS, MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
@@ -41,7 +40,7 @@ def _triton_first() -> Iterator[None]:
     with (
         patch.object(flat_attention, "longest_supported", lambda device, dtype, width: tensors.largest_tile(width, dtype)),
         patch.object(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True),
-        patch.object(grouped_attention.GroupedAttention, "forward", None),
+        patch.object(flat_attention, "grouped_attention", None),
     ):
         yield
 
@@ -96,7 +95,7 @@ def _in_groups(lengths: tuple[int, ...], *, width: int) -> dict[str, Any]:
     """How far numbers are off, and lengths of the sentences that were grouped."""
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "dtype": torch.float32, "has_distances": True, "p": 0.0}
     grouped = []
-    groups, attend = flat_attention.length_groups, grouped_attention.GroupedAttention.forward
+    groups, attend = flat_attention.length_groups, flat_attention.grouped_attention
 
     def counted(lengths: tuple[int, ...], *args: Any, **named: Any) -> Any:
         grouped.append(list(lengths))
@@ -105,7 +104,7 @@ def _in_groups(lengths: tuple[int, ...], *, width: int) -> dict[str, Any]:
     here = attended(lengths, **shape, device=CPU)
     with (
         _triton_first(),
-        patch.object(grouped_attention.GroupedAttention, "forward", attend),
+        patch.object(flat_attention, "grouped_attention", attend),
         patch.object(flat_attention, "length_groups", counted),
     ):
         there = attended(lengths, **shape, device=CPU)
@@ -198,41 +197,6 @@ def _strided() -> bool:
     return False
 
 
-def long_ones_apart() -> dict[str, Any]:
-    """Sentences beyond the largest tile go to torch's kernel, whose part is played by plain torch; the others do not."""
-    gone: list[tuple[tuple[int, int], ...]] = []
-
-    def by_torch(
-        query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None = None
-    ) -> Tensor:
-        assert band is None
-        gone.append(sentences.runs)
-        sizes, out = [count * length for count, length in sentences.runs], []
-        parts = zip(*(whole.index_select(0, sentences.tokens).split(sizes) for whole in (query, key, value)), strict=True)
-        for states, run in zip(parts, sentences.runs, strict=True):
-            rows = [one.unflatten(0, run).transpose(1, 2) for one in states]
-            out.append(((rows[0] @ rows[1].mT * scale).softmax(dim=-1) @ rows[2]).transpose(1, 2).flatten(0, 1))
-        return torch.cat(out).index_select(0, sentences.back)
-
-    shape: dict[str, Any] = {"num_heads": 2, "width": 64, "dtype": torch.float32}
-    lengths = (3, 70, 20, 128, 64, 70)
-    with (
-        patch.object(flat_attention, "fused_kernel", lambda *_: "efficient"),
-        patch.object(flat_attention, "dropped_attention", by_torch),
-        patch.object(flat_attention, "compiled_attention", partial(_without_dropout, compiled_attention)),
-    ):
-        there = in_triton(lengths, **shape, p=0.1)
-        in_triton((70, 128), **shape, p=0.1)
-    here = attended(lengths, **shape, p=0.0, device=CPU)
-    pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
-    return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "gone": gone}
-
-
-def _without_dropout(attend: Any, *states: Any, p: float, **options: Any) -> Tensor:
-    found: Tensor = attend(*states, p=0.0 * p, **options)
-    return found
-
-
 def recomputed() -> dict[str, Any]:
     """Of a layer that is computed again, with dropout: its gradients and what is drawn next; and of one that encodes."""
     states = torch.randn(1, 2, sum(LENGTHS), 16, generator=torch.Generator().manual_seed(0), requires_grad=True)
@@ -287,7 +251,7 @@ def main() -> None:
     with patch.object(tensors, "FEWEST_PROGRAMS", 1):  # each tile by itself
         cases = [beside_a_cpu_and_masks(*case) for case in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32))]
         found = {"cases": cases, "bands": bands()}
-        found |= {one.__name__: one() for one in (recomputed, long_ones_apart, long_ones_in_groups, masks)}
+        found |= {one.__name__: one() for one in (recomputed, long_ones_in_groups, masks)}
     found |= {one.__name__: one() for one in (launches, tiles, quicker, traced)}  # the tiles that were used are known by now
     print(json.dumps(found))
 

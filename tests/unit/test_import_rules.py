@@ -28,7 +28,7 @@ BUDGETS: dict[str, int] = {
     "evaluation": 2954,
     "run": 8926,
     "inference": 2381,
-    "kernels": 3621,
+    "kernels": 3310,
     "learning": 5080,
     "objectives": 2143,
     "recipe": 6105,

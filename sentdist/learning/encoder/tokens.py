@@ -22,7 +22,7 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from sentdist.errors import DataError, EncoderError, brief
 from sentdist.files import drop_remedy, read_array
 from sentdist.kernels.tensors import sent_to
-from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
+from sentdist.learning.encoder.declared import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -404,7 +404,6 @@ def check_room(prompt: str, num_tokens: int, *, longest: int, checkpoint: str) -
         )
 
 
-def tokens_not_pooled(num_tokens: int, *, folder: Path, pooling: str, checkpoint: str) -> int:
-    """Return `num_tokens` of the prompt if the folder excludes it from the declared pooling; else 0. checkpoint: as the user named it."""
-    is_left_out = num_tokens and pooling == declared_pooling(folder) and leaves_prompt_out(folder, checkpoint)
-    return num_tokens if is_left_out else 0
+def tokens_not_pooled(num_tokens: int, *, checkpoint: Checkpoint, pooling: str, name: str) -> int:
+    """Return `num_tokens` of the prompt if the folder excludes it from the declared pooling; else 0. name: as the user gave it."""
+    return num_tokens if num_tokens and pooling == checkpoint.pooling and checkpoint.leaves_prompt_out(name) else 0

@@ -23,19 +23,7 @@ from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
 from sentdist.files import read_json_object, reading
-from sentdist.learning.encoder.declared import (
-    DECLARATIONS,
-    OF_SENTENCES,
-    check_can_embed,
-    check_has_embeddings,
-    declared_pooling,
-    dense_width,
-    lacks_mask_token,
-    modules,
-    most_tokens,
-    num_tokens,
-    prompts_left_out,
-)
+from sentdist.learning.encoder.declared import DECLARATIONS, OF_SENTENCES, Checkpoint
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.recipe.resolver import OwnPin, Pin
 from sentdist.recipe.specs import EncoderSpec, OwnFileSection, OwnRows
@@ -76,7 +64,7 @@ def digest_of_encoder(folder: Path, where: str) -> EncoderDigest:
 
 def _further_files(folder: Path) -> list[Path]:
     beside = [path for path in folder.iterdir() if path.name in FURTHER or path.suffix == ".model"]
-    own = {folder / module["path"] for module in modules(folder)} - {folder}
+    own = {module.folder for module in Checkpoint.open(folder).modules} - {folder}
     behind = [path for place in own if place.is_dir() for path in place.iterdir() if path.name == "config.json" or path.suffix in WEIGHTS]
     return sorted([*beside, *behind])
 
@@ -156,7 +144,7 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
             folder = _folder_here(checkpoint) or self._asked_hub.get((checkpoint, revision or ""))
-            if not self.adds_prompts and isinstance(folder, Path) and (left_out := prompts_left_out(folder)):
+            if not self.adds_prompts and isinstance(folder, Path) and (left_out := Checkpoint.open(folder).prompts_left_out):
                 self.notes.append(f"encoder {checkpoint}: {left_out}")
         return self._seen[asked]
 
@@ -169,7 +157,7 @@ class FileResolver:
             if self.needs_hub:
                 raise _unknown_on_hub(checkpoint, revision, found, where="encoder.pooling", remedy=f"{found.remedy} Or name its pooling.")
             return None
-        return None if found is None else declared_pooling(found)
+        return None if found is None else Checkpoint.open(found).pooling
 
     def is_retrieval(self, name: str) -> bool:
         """Return whether a source is a retrieval collection; raise DataError if only some of its three tables exist."""
@@ -258,14 +246,14 @@ class FileResolver:
             check_has_no_revision(checkpoint, revision)
             digest = digest_of_encoder(folder, where).whole
             self.folders[digest] = str(folder.absolute())
-            _check_files(folder, where)
+            Checkpoint.open(folder).check_can_embed(where=f"{where}: {folder}")
             return _pinned(folder.absolute().name, digest, folder)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
         if isinstance(found, HubTrouble):
             return _pinned(checkpoint, revision, None)
-        _check_files(found, where)
+        Checkpoint.open(found).check_can_embed(where=f"{where}: {found}")
         return _pinned(checkpoint, revision, found)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
@@ -343,7 +331,7 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
 def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
     """Return the width of a pinned encoder's embeddings after its pooling and dense layer; None if unknown."""
     folder = declared_folder(encoder, folders)
-    dense = None if folder is None else dense_width(folder)
+    dense = None if folder is None else Checkpoint.open(folder).dense_width
     width = configured(_configuration(folder), "width")
     return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
 
@@ -384,25 +372,17 @@ def _configuration(folder: Path | None) -> dict[str, object]:
 
 def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     """Pin of an encoder with its width, depth and longest input, where its files give them."""
-    values = _configuration(folder)
+    values, found = _configuration(folder), None if folder is None else Checkpoint.open(folder)
     return Pin(
         name=name,
         revision=revision,
         width=configured(values, "width"),
-        dense_width=None if folder is None else dense_width(folder),
+        dense_width=None if found is None else found.dense_width,
         num_layers=configured(values, "num_layers"),
-        most_tokens=None if folder is None else most_tokens(folder),
+        most_tokens=None if found is None else found.most_tokens,
         may_drop_heads=why_padded(values) is None,
         may_recompute_layers=family_of(values).may_recompute_layers,
-        has_mask_token=folder is None or not lacks_mask_token(folder),
+        has_mask_token=found is None or not found.lacks_mask_token,
         shares_layers="num_hidden_groups" in values,
         has_decoder=has_unread_decoder(values),
     )
-
-
-def _check_files(folder: Path, where: str) -> None:
-    """Raise EncoderError if the files show that embeddings would be wrong or that the tokenizer belongs to another model."""
-    check_can_embed(folder, where=f"{where}: {folder}")
-    tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "num_tokens")
-    if tokens is not None and embeddings is not None:
-        check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 import numpy as np
@@ -55,9 +54,9 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
     def tokens_behind(prompt: str) -> int:
         if not prompt:
             return 0
-        num_tokens, checkpoint = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
-        check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=checkpoint)
-        return tokens_not_pooled(num_tokens, folder=_folder_of(of, context), pooling=encoder.pooling, checkpoint=checkpoint)
+        num_tokens, name = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
+        check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=name)
+        return tokens_not_pooled(num_tokens, checkpoint=encoder.checkpoint, pooling=encoder.pooling, name=name)
 
     def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         return encode(
@@ -71,14 +70,6 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
         )
 
     return embed
-
-
-def _folder_of(encoder: EncoderSpec | Train, context: Context) -> Path:
-    from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-
-    if isinstance(encoder, Train):
-        return folder_of(encoder, context)
-    return find_checkpoint(checkpoint_of(encoder, context), revision=hub_revision(encoder, context))
 
 
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
