@@ -50,14 +50,7 @@ _GATED = replace(_ROTATED, is_gated=True)
 _DECODER = replace(_GATED, is_decoder=True)
 _WITH_WINDOWS = replace(_DECODER, defaults={"sliding_window": 4096})
 _WITH_WINDOWS_IF_ASKED = replace(_DECODER, defaults={"use_sliding_window": False, "sliding_window": 4096})
-_T5 = Family(
-    is_read_without_decoder=True,
-    positions="distances",
-    adds_distances=True,
-    drops_within=True,
-    most_tokens=512,
-    own_code="t5",
-)
+_T5 = Family(is_read_without_decoder=True, positions="distances", adds_distances=True, drops_within=True, most_tokens=512, own_code="t5")
 _MT5 = replace(_T5, defaults={"feed_forward_proj": "gated-gelu"})
 _PADDED_BERT = replace(_BERT, is_flat=False)
 _PADDED_ROBERTA = replace(_ROBERTA, is_flat=False)

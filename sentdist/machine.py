@@ -55,24 +55,23 @@ class GpuKind:
     """A GPU model; None: unknown."""
 
     gib: float | None = None  # memory in GiB; of several sizes the smallest
-    peak: float | None = None  # dense TFLOP/s of its tensor cores in bf16 (V100, T4: fp16), by the manufacturer
     is_old: bool = False  # made before Ampere
 
 
 GPUS = {
-    "B200": GpuKind(gib=178, peak=2250),
-    "H200": GpuKind(gib=140, peak=989),
-    "H100": GpuKind(gib=79, peak=989),
+    "B200": GpuKind(gib=178),
+    "H200": GpuKind(gib=140),
+    "H100": GpuKind(gib=79),
     "H20": GpuKind(gib=95),
-    "A100": GpuKind(gib=39.5, peak=312),
+    "A100": GpuKind(gib=39.5),
     "A100-40G": GpuKind(gib=39.5),
     "A100-80G": GpuKind(gib=79),
-    "L40S": GpuKind(gib=44, peak=362),
-    "RTX4090": GpuKind(peak=165),
-    "L4": GpuKind(gib=22, peak=121),
-    "A10G": GpuKind(gib=22, peak=70),
-    "V100": GpuKind(gib=16, peak=125, is_old=True),
-    "T4": GpuKind(gib=14.5, peak=65, is_old=True),
+    "L40S": GpuKind(gib=44),
+    "RTX4090": GpuKind(),
+    "L4": GpuKind(gib=22),
+    "A10G": GpuKind(gib=22),
+    "V100": GpuKind(gib=16, is_old=True),
+    "T4": GpuKind(gib=14.5, is_old=True),
     "P100": GpuKind(gib=12, is_old=True),
     "P4": GpuKind(gib=7.5, is_old=True),
     "K80": GpuKind(gib=11, is_old=True),

@@ -50,9 +50,9 @@ def sentdist_training(work: Work) -> Iterator[dict[str, float]]:
 
 def training_steps(work: Work, make_engine: Callable[..., Any]) -> Iterator[dict[str, float]]:
     """One optimizer step of a session a draw."""
+    from sentdist.corpora.rows import RowsCorpus
     from sentdist.data.corpus import build_corpus
     from sentdist.objectives.info_nce import InfoNCE
-    from sentdist.recipe.corpora.rows import RowsCorpus
     from sentdist.recipe.sections import Runtime
     from sentdist.recipe.specs import EncoderSpec, Training
     from sentdist.recipe.stages import Train

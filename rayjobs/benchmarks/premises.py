@@ -29,8 +29,8 @@ def main(
 
 def table(data: Path, *, split: str = "train") -> str:
     """The table as Markdown. Raises DataError for sources that are missing or of another shape."""
-    from sentdist.data.nli_groups import COLUMNS, counted_premises, inference_rows
-    from sentdist.data.sources.hub import read_source
+    from sentdist.corpora.premises import COLUMNS, counted_premises, inference_rows
+    from sentdist.data.sources import read_source
 
     rows = []
     for source, printed in PRINTED.items():

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sentdist.api.encoders import Place
 from sentdist.errors import DataError, counted, typed
-from sentdist.inference.arguments import given_data, given_store
-from sentdist.inference.opening import open_store, store_root
+from sentdist.inference.opening import data_root, open_store, store_root
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.unroll import Plan, check_takes_effect
 from sentdist.run.build_recipe import Outcome, outcomes
@@ -47,7 +46,7 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
     """
     from sentdist.stages.planning.planned import planned_trials
 
-    return planned_trials(_recipe(recipe, overrides), store=store_root(given_store(store)), data=given_data(data))[0]
+    return planned_trials(_recipe(recipe, overrides), store=store_root(store), data=data_root(data))[0]
 
 
 def run(
@@ -85,8 +84,8 @@ def sweep(
 def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
     from sentdist.stages.planning.planned import requested
 
-    found = given_data(data)
-    place = store_root(given_store(store))
+    found = data_root(data)
+    place = store_root(store)
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
     from sentdist.run.build_recipe import LocalBackend, build_recipe
@@ -165,15 +164,15 @@ def train(
         trained = sentdist.train("faq.csv")
         encoder = sentdist.Encoder(trained.folder)
     """
-    from sentdist.inference.encoder_value import parse_encoder
+    from sentdist.inference.opening import parse_encoder
     from sentdist.stages.planning.planned import own_request
 
     named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}
     request = own_request(
         as_file(rows), command="train", fields={"columns": named} if named else {}, encoders=[parse_encoder(str(encoder))],
-        data=given_data(data),
+        data=data_root(data),
     )  # fmt: skip
-    return trained_here(request, out=out, store=given_store(store), data=given_data(data), print_line=print_line)
+    return trained_here(request, out=out, store=store_root(store), data=data_root(data), print_line=print_line)
 
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:

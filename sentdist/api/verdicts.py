@@ -9,10 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from sentdist.api.encoders import AnyEncoder, Encoder, Place
+from sentdist.api.encoders import AnyEncoder, Place, use_of
 from sentdist.errors import DataError
-from sentdist.inference.arguments import given_data, given_encoder, given_name, given_names, given_store
-from sentdist.inference.opening import encoder_use, open_store
+from sentdist.inference.opening import data_root, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
 from sentdist.run.build_recipe import numbers
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared
     from sentdist.report.sweep_report import Report
+    from sentdist.store.store import Artifact, ArtifactStore
 
 
 def evaluate(
@@ -56,10 +56,11 @@ def evaluate(
         scores = sentdist.evaluate("minilm-l6", "scenes-sts")
         print(scores["scenes-sts"])
     """
-    names = given_names("evaluate: tasks", tasks)
+    from sentdist.inference.planned_scores import PlannedScores
+
     asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt)
-    use = _use(encoder, store)
-    planned = _planned("evaluate", use, names, store, data, asked)
+    use = use_of(encoder, store)
+    planned = PlannedScores.of(use, names_of(tasks), store=open_store(store), data=data_root(data), prompts=asked)
     for one in planned.prompts if asked == use.prompts == AskedPrompts() else ():
         if one.line and not one.text:
             warnings.warn(one.line, stacklevel=2)
@@ -84,20 +85,12 @@ def compare(
     Raises:
         DataError: the same encoder twice, no common task, or one folder of predictions beside an encoder. Others as `evaluate`.
     """
-    names = () if tasks is None else given_names("compare: tasks", tasks)
+    names = () if tasks is None else names_of(tasks)
     if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
         return compare_predictions((str(encoder), str(other)), kept, names)
-    uses = [_use(one, store) for one in (encoder, other)]
-    first, second = (_planned("compare", use, names or ("sts",), store, data) for use in uses)
-    ours, theirs = first.checkpoint, second.checkpoint
-    if first.stage.key == second.stage.key:
-        raise _twice(ours)
-
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
-
-    measures = compared_measures(first.names)
-    here, there = (scored(one.record.results, first.context.store.folder(one), measures) for one in (first.made(), second.made()))
-    return compare_evaluated(_labels(ours, theirs), (here, there), measures)
+    uses = [use_of(one, store) for one in (encoder, other)]
+    planned = planned_pair(uses, names or ("sts",), open_store(store), data_root(data))
+    return compare_scores((planned[0].checkpoint, planned[1].checkpoint), planned, [one.made() for one in planned])
 
 
 def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store: Place = None) -> Report:
@@ -114,14 +107,44 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     Raises:
         StoreError: no such sweep, or no finished trial. DataError: no such paper.
     """
-    name = given_name("report", sweep, paper)
+    if (sweep is None) == (paper is None):
+        found = "neither" if sweep is None else "both"
+        raise DataError(where="report", found=found, expected="a sweep, or a paper", remedy="Name one of the two.")
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(given_store(store)), name)
+        return report_paper(open_store(store), paper)
     from sentdist.report.sweep_report import report_sweep
 
-    return report_sweep(open_store(given_store(store)), name)
+    return report_sweep(open_store(store), sweep.name if isinstance(sweep, Recipe) else str(sweep))
+
+
+def names_of(tasks: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of tasks; each `str` may hold several, separated by commas."""
+    return tuple(name.strip() for one in ([tasks] if isinstance(tasks, str) else tasks) for name in one.split(","))
+
+
+def planned_pair(
+    uses: Sequence[EncoderUse], tasks: Sequence[str], store: ArtifactStore, data: Path | None
+) -> tuple[PlannedScores, PlannedScores]:
+    """Plan the scores of two encoders on tasks; raises as `compare`."""
+    from sentdist.inference.planned_scores import PlannedScores
+
+    first, second = (PlannedScores.of(use, tasks, store=store, data=data, command="compare") for use in uses)
+    if first.stage.key == second.stage.key:
+        raise _twice(first.checkpoint)
+    return first, second
+
+
+def compare_scores(names: tuple[str, str], planned: tuple[PlannedScores, PlannedScores], artifacts: Sequence[Artifact]) -> Compared:
+    """Compare two encoders by their artifacts of scores."""
+    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored
+
+    measures = compared_measures(planned[0].names)
+    ours, theirs = (
+        scored(one.record.results, plan.context.store.folder(one), measures) for plan, one in zip(planned, artifacts, strict=True)
+    )
+    return compare_evaluated(_labels(*names), (ours, theirs), measures)
 
 
 def compare_predictions(names: tuple[str, str], kept: tuple[Predictions | None, Predictions | None], tasks: Sequence[str]) -> Compared:
@@ -159,15 +182,3 @@ def _labels(ours: str, theirs: str) -> tuple[str, str]:
 
 def _twice(name: str) -> DataError:
     return DataError(where="compare", found=f"{name} twice", expected="two encoders", remedy="Give another one.")
-
-
-def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
-    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), given_store(store))
-
-
-def _planned(
-    command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place, prompts: AskedPrompts | None = None
-) -> PlannedScores:
-    from sentdist.inference.planned_scores import PlannedScores
-
-    return PlannedScores.of(use, tasks, store=open_store(given_store(store)), data=given_data(data), command=command, prompts=prompts)

@@ -1,9 +1,8 @@
-"""Print results: console, tables, numbers, progress, and notes on files, prompts and encoders."""
+"""Print results: console, tables, JSON, progress, and notes on files, prompts and encoders."""
 
 from __future__ import annotations
 
-import os
-import shlex
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 
     from sentdist.data.cells import LeftOut
     from sentdist.data.texts import Texts
-    from sentdist.inference.opening import Prompt
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.store.store import ArtifactStore
 
 KEY_LETTERS = 8  # digits of a key that are printed; commands accept them
 LOG_WIDTH = 160
@@ -48,9 +45,20 @@ def empty_table(title: str | None, *columns: str) -> Table:
     return empty
 
 
+def print_json(value: object) -> None:
+    """Print a value as JSON."""
+    typer.echo(json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False))
+
+
 def two_decimals(value: object) -> str:
     """Format a number with two decimals, or an undefined value as a dash."""
     return f"{value:.2f}" if isinstance(value, int | float) else "–"
+
+
+def print_notes(*lines: str, err: bool = True) -> None:
+    """Print the lines that are not empty, each once. err: on stderr."""
+    for line in dict.fromkeys(filter(None, lines)):
+        typer.echo(line, err=err)
 
 
 @contextmanager
@@ -60,8 +68,18 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
     Yields a function of the number done and, if unknown before, the total.
     """
     console = open_console(stderr=True)
+    started = printed_at = monotonic()
+
+    def log(done: int, of: int | None = total) -> None:
+        nonlocal printed_at
+        now = monotonic()
+        if now - printed_at >= LOG_EVERY_S:
+            printed_at = now
+            how_many = f"{done:,}" if of is None else f"{done:,} of {of:,}"
+            typer.echo(f"{what}: {how_many} sentences, {done / (now - started):,.0f} a second", err=True)
+
     if not console.is_terminal:
-        yield _logged_progress(what, total)
+        yield log
         return
 
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -77,22 +95,6 @@ def sentence_progress(what: str, total: int | None) -> Iterator[Callable[..., No
         yield advance
 
 
-def _logged_progress(what: str, total: int | None) -> Callable[..., None]:
-    """Print progress at most every 30 s."""
-    started = printed_at = monotonic()
-
-    def advance(done: int, of: int | None = total) -> None:
-        nonlocal printed_at
-        now = monotonic()
-        if now - printed_at < LOG_EVERY_S:
-            return
-        printed_at = now
-        how_many = f"{done:,}" if of is None else f"{done:,} of {of:,}"
-        typer.echo(f"{what}: {how_many} sentences, {done / (now - started):,.0f} a second", err=True)
-
-    return advance
-
-
 def found_texts(
     name: str,
     *,
@@ -106,17 +108,8 @@ def found_texts(
     from sentdist.data.texts import open_texts
 
     found = open_texts(name, columns=columns, num_columns=num_columns, id_column=id_column, shown=shown)
-    texts = replace(found, left_out=left_out)
-    if texts.notes:
-        typer.echo(f"{texts.name}: {'; '.join(texts.notes)}", err=True)
-    return texts
-
-
-def store_option(store: ArtifactStore) -> str:
-    """Return ` --store …` for a suggested command, if it would use another store without it."""
-    from sentdist.inference.opening import open_store
-
-    return "" if open_store(os.environ.get("SENTDIST_STORE")).shown == store.shown else f" --store {shlex.quote(store.shown)}"
+    print_notes(f"{found.name}: {'; '.join(found.notes)}" if found.notes else "")
+    return replace(found, left_out=left_out)
 
 
 def look_through(texts: Texts) -> int:
@@ -128,36 +121,11 @@ def look_through(texts: Texts) -> int:
     return done
 
 
-def devices_here() -> str:
-    """Describe the device of this process, and idle ones with the reason."""
-    from sentdist.recipe.sections import Runtime
-    from sentdist.stages.devices import on_this_machine
-
-    return on_this_machine(Runtime())[1]
-
-
-def tell_rows(texts: Texts) -> None:
-    """Print on stderr which rows of a file were left out."""
-    if texts.left_out is not None and texts.left_out.line:
-        typer.echo(texts.left_out.line, err=True)
-
-
-def tell_prompts(*prompts: Prompt, err: bool = True) -> None:
-    """Print which prompts are used and why; err: on stderr."""
-    for prompt in prompts:
-        if prompt.line:
-            typer.echo(prompt.line, err=err)
-
-
-def tell_of_encoder(loaded: LoadedEncoder) -> None:
-    """Print on stderr how many embedded sentences have no word that the encoder knows."""
-    number = loaded.unknown.num_sentences
-    if number:
-        which = f"{counted(number, 'sentence')} without a word that the encoder's tokenizer knows"
-        first = brief(loaded.unknown.first)
-        typer.echo(
-            f"{which}: {first}. Its embedding has no meaning. Use an encoder for its language."
-            if number == 1
-            else f"{which}, such as {first}: their embeddings have no meaning, and several are equal. Use an encoder for their language.",
-            err=True,
-        )
+def print_notes_on(loaded: LoadedEncoder, texts: Texts | None = None) -> None:
+    """Print on stderr how many embedded sentences have no word that the encoder knows, and which rows of a file were left out."""
+    unknown = loaded.unknown
+    if unknown.num_sentences:
+        what = f"{counted(unknown.num_sentences, 'sentence')} without a word that the encoder's tokenizer knows, such as"
+        print_notes(f"{what} {brief(unknown.first)}: embeddings without a meaning. Use an encoder for this language.")
+    if texts is not None and texts.left_out is not None:
+        print_notes(texts.left_out.line)

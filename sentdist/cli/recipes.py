@@ -1,10 +1,9 @@
-"""Commands on recipes: plan, sweep, submit, stop."""
+"""Commands on recipes and sweeps: plan, sweep, submit, stop, report."""
 
 from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sentdist.cli import summary
-from sentdist.cli.options import DataRoot, OutputFormat, Overrides, RecipeFile, StoreRoot, made_folder, print_json, sweeps
-from sentdist.cli.printing import empty_table, open_console
-from sentdist.cli.summary import INTERRUPTED, explain_interrupt, live_display, print_space
-from sentdist.errors import RecipeError, counted
+from sentdist.cli.options import DataRoot, OutputFormat, Overrides, RecipeFile, StoreRoot, made_folder
+from sentdist.cli.printing import empty_table, open_console, print_json, print_notes
+from sentdist.cli.summary import INTERRUPTED, explain_interrupt, live_display, print_space, terminal_page
+from sentdist.errors import RecipeError, counted, listed
 from sentdist.files import drop_remedy, read_parquet
-from sentdist.inference.opening import IN_A_JOB, store_root
-from sentdist.text import write_csv
+from sentdist.inference.opening import IN_A_JOB, open_store, store_root
+from sentdist.recipe.shipped import PAPERS, check_paper
+from sentdist.text import without_secrets, write_csv
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,15 +27,16 @@ if TYPE_CHECKING:
     from sentdist.recipe.unroll import Plan
     from sentdist.run.build_recipe import Backend, BuiltPlan
     from sentdist.stages.context import Context
-    from sentdist.stages.planning.device_forecast import Devices, Parameters
     from sentdist.store.garbage import Forecast
+    from sentdist.store.store import ArtifactStore
+
+DEFAULT_SERVER = "http://127.0.0.1:5001"
 
 
 def plan(
     recipe: RecipeFile,
     overrides: Overrides = None,
     leaks: Annotated[bool, typer.Option("--leaks", help="Build the corpora, and count the test items in them.")] = False,
-    on: Annotated[str | None, typer.Option("--on", help="Forecast for these GPUs, such as 8xH100.", show_default=False)] = None,
     output: OutputFormat = "table",
     store: StoreRoot = None,
     data: DataRoot = None,
@@ -48,25 +49,23 @@ def plan(
     from sentdist.recipe.schema import keep_schema_of
     from sentdist.recipe.unroll import Plan
     from sentdist.run.plan_facts import disk_estimate, plan_facts
-    from sentdist.stages.planning.device_forecast import Devices
     from sentdist.store.garbage import forecast
 
     is_json = output == "json"
-    devices = None if on is None else Devices.named(on)  # mistakes in it are reported before the table
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
     if recipe.is_file():  # not a shipped recipe given by name
         keep_schema_of(recipe)
     if not isinstance(unrolled, Plan):
-        if devices is not None or is_json or leaks:
+        if is_json or leaks:
             raise RecipeError(
-                where="--format json" if is_json else "--on" if devices else "--leaks", found=f"{recipe}, a recipe with search",
+                where="--format json" if is_json else "--leaks", found=f"{recipe}, a recipe with search",
                 expected="a recipe whose trials are known before it runs", remedy="Leave it out: a search chooses its trials as it runs.",
             )  # fmt: skip
         print_space(unrolled, context)
         return
     ahead = forecast(unrolled, context.store)
     if is_json:
-        print_json(asdict(plan_facts(unrolled, context, ahead, devices, _parameters(context))))
+        print_json(asdict(plan_facts(unrolled, context, ahead)))
         return
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
@@ -79,9 +78,6 @@ def plan(
     if fresh := unrolled.recipe.confirm_seeds:
         chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
         console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
-    if devices is not None:
-        for line in _on_devices(devices, unrolled, context, to_build):
-            console.print(line, highlight=False)
     if leaks:
         _print_leaks(unrolled, context)
 
@@ -95,27 +91,6 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
         *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
         table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
     return table
-
-
-def _parameters(context: Context) -> Parameters:
-    """Look up the parameters of encoders by their configurations."""
-    from sentdist.stages.planning.device_forecast import parameters_by
-    from sentdist.stages.planning.resolve import encoder_configuration
-
-    return parameters_by(lambda encoder: encoder_configuration(encoder, context.folders))
-
-
-def _on_devices(devices: Devices, unrolled: Plan, context: Context, to_build: frozenset[str]) -> Iterator[str]:
-    """The forecast for these GPUs, and the error of this forecast for finished stages."""
-    from sentdist.stages.planning.device_forecast import device_forecast, forecast_check
-
-    parameters = _parameters(context)
-    if to_build:
-        yield device_forecast(unrolled, devices, parameters, missing=to_build).line
-    finished = [stage for stage in unrolled.stages if stage.key not in to_build]
-    records = {key: found.record for key, found in context.store.get_all(finished).items()}
-    if line := forecast_check(unrolled, devices, parameters, records).line(devices):
-        yield line
 
 
 def _print_leaks(unrolled: Plan, context: Context) -> None:
@@ -193,9 +168,7 @@ def submit(recipe: RecipeFile, overrides: Overrides = None) -> None:
 
 
 def stop(
-    sweep: Annotated[
-        str | None, typer.Argument(help="Name of the sweep, that of its recipe.", show_default=False, autocompletion=sweeps)
-    ] = None,
+    sweep: Annotated[str | None, typer.Argument(help="Name of the sweep, that of its recipe.", show_default=False)] = None,
     all_sweeps: Annotated[bool, typer.Option("--all", help="All sweeps of the cluster.")] = False,
 ) -> None:
     """Stop a sweep on a cluster.
@@ -209,7 +182,7 @@ def stop(
             remedy="Name a sweep, or use --all.",
         )  # fmt: skip
 
-    from sentdist.run.board.client import stop_sweeps
+    from sentdist.run.client import stop_sweeps
     from sentdist.run.cluster.connection import check_auth_mode, connect
 
     check_auth_mode()
@@ -239,8 +212,7 @@ def _planned(
     loaded = Recipe.load(recipe, overrides)
     check_takes_effect(loaded, overrides)
     asked, context = requested(loaded, store=store_root(store), data=data)
-    for line in asked.notes if isinstance(asked, Plan) else ():
-        typer.echo(line, err=is_quiet)
+    print_notes(*(asked.notes if isinstance(asked, Plan) else ()), err=is_quiet)
     return asked, context
 
 
@@ -293,3 +265,57 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     if reports and done[0].summary.is_reportable:
         summary.publish_report(done[0].name, context.store, tracking)
     summary.print_end(done, context)
+
+
+def report(
+    sweep: Annotated[str | None, typer.Argument(help="The name of a sweep (the recipe's name).", show_default=False)] = None,
+    paper: Annotated[str | None, typer.Option("--paper", help=f"All tables of a paper, with ours below: {', '.join(PAPERS)}.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Folder for report.md, report.html and figures.  [default: .sentdist/reports/NAME]")
+    ] = None,
+    rebuild: Annotated[
+        bool,
+        typer.Option("--rebuild-mlflow", help="Instead: write the runs of this sweep, or of all, into MLflow; existing runs are kept."),
+    ] = False,
+    store: StoreRoot = None,
+) -> None:
+    """Write the report of a sweep or a paper.
+
+    Tables and figures, as Markdown and one HTML file. The report of a search links to MLflow's pages if MLFLOW_TRACKING_URI names a server.
+    """
+    opened, server = open_store(store), os.environ.get("MLFLOW_TRACKING_URI")
+    if rebuild:
+        _rebuild(opened, server or DEFAULT_SERVER, sweep)
+        return
+    if (sweep is None) == (paper is None):
+        raise RecipeError(
+            where="sentdist report", found="both a sweep and --paper" if paper else "neither a sweep nor --paper",
+            expected="one of the two", remedy="`sentdist list sweeps` lists the sweeps.",
+        )  # fmt: skip
+    if sweep is not None:
+        from sentdist.report.sweep_report import report_sweep
+
+        made = report_sweep(opened, sweep)
+    else:
+        assert paper is not None, "checked above"
+        check_paper(paper)
+
+        from sentdist.report.paper_page import report_paper
+
+        made = report_paper(opened, paper)
+    folder = out or Path(".sentdist") / "reports" / made.name
+    page = made.write(made_folder(folder))
+    open_console().print(terminal_page(made.markdown), highlight=False)
+    more = "" if sweep is None else ", with figures, details and citations"
+    typer.echo(f"Written: {page} and {folder / 'report.md'}{more}")
+
+
+def _rebuild(store: ArtifactStore, server: str, sweep: str | None) -> None:
+    from sentdist.tracking.tracker import rebuild
+
+    for found in rebuild(store, server, sweep):
+        scored = f"{found.num_scored} of {counted(found.num_trials, 'trial')} with scores"
+        typer.echo(f"{found.name}: {scored}; {counted(found.num_runs, 'run')} up to date")
+        if found.not_understood:
+            typer.echo(f"Written by another version, with unknown fields, hence runs without parameters: {listed(found.not_understood)}")
+    typer.echo(f"MLflow at {without_secrets(server)} is up to date with {store.shown}.")

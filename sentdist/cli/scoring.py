@@ -10,18 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sentdist.cli.options import (
-    DataRoot,
-    EncoderName,
-    OutputFormat,
-    StoreRoot,
-    TaskNames,
-    Workers,
-    check_folder,
-    check_in_use,
-    print_json,
-)
-from sentdist.cli.printing import empty_table, open_console, sentence_progress, tell_prompts, two_decimals
+from sentdist.cli.options import DataRoot, EncoderName, OutputFormat, StoreRoot, TaskNames, Workers, check_in_use, made_folder
+from sentdist.cli.printing import empty_table, open_console, print_json, print_notes, sentence_progress, two_decimals
 from sentdist.errors import DataError
 from sentdist.inference.opening import encoder_use, open_store
 
@@ -29,7 +19,7 @@ if TYPE_CHECKING:
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared, ScoreLine
-    from sentdist.store.store import Artifact, ArtifactStore
+    from sentdist.store.store import Artifact
 
 
 def evaluate(
@@ -51,11 +41,13 @@ def evaluate(
         check_in_use({"--tasks": task_names, "--workers": workers}, needs="tasks without --mteb", is_given=False)
         _score_by_mteb(use, mteb or [], out, is_json=is_json)
         return
-    opened = open_store(store)
-    planned = _planned("evaluate", use, task_names, opened, data, workers=workers or 1)
-    for note in planned.notes:
-        typer.echo(note, err=is_json)
-    tell_prompts(*planned.prompts, err=is_json)
+    from sentdist.api.verdicts import names_of
+    from sentdist.inference.planned_scores import PlannedScores
+    from sentdist.recipe.sections import Runtime
+
+    opened, runtime = open_store(store), Runtime(engine="torch", workers=workers or 1)
+    planned = PlannedScores.of(use, names_of(task_names or "sts"), store=opened, data=data, runtime=runtime)
+    print_notes(*planned.notes, *(prompt.line for prompt in planned.prompts), err=is_json)
     artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
     from sentdist.report.evaluated import score_lines  # imports scipy: mistakes in names are reported before
@@ -91,15 +83,14 @@ def _score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, is_js
             where="sentdist evaluate", found="--mteb without --out" if tasks else "--out without --mteb", expected="--mteb TASK --out DIR",
             remedy="Scores of --tasks are kept in the store.",
         )  # fmt: skip
-    check_folder(out)
-
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     found_tasks = mteb_tasks(tasks)  # before the encoder is loaded, to report mistakes at once
+    made_folder(out)
     loaded = LoadedEncoder.load(use)
     if names := [name for name, text in loaded.prompts.texts.items() if text]:
-        typer.echo(f"encoder {use.checkpoint}: mteb's texts are read without its prompts ({', '.join(names)}).", err=True)
+        print_notes(f"encoder {use.checkpoint}: mteb's texts are read without its prompts ({', '.join(names)}).")
     scores = score_on_mteb(loaded, found_tasks, out)
     if is_json:
         print_json({"encoder": use.checkpoint, "tasks": list(map(asdict, scores)), "folder": str(out)})
@@ -123,27 +114,18 @@ def compare(
 
     Or compare two folders of predictions by mteb (`evaluate --mteb TASK --out DIR` writes DIR/predictions), on --tasks by mteb's names.
     """
-    from sentdist.api.verdicts import compare_predictions, predictions_in
+    from sentdist.api.verdicts import compare_predictions, compare_scores, names_of, planned_pair, predictions_in
 
-    is_json = output == "json"
+    is_json, names = output == "json", names_of(task_names or ())
     if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
-        found = compare_predictions((encoder, other), kept, _names(task_names))
+        found = compare_predictions((encoder, other), kept, names)
         _print_compared(f"{encoder} − {other}, by mteb's predictions", (encoder, other), found, is_json=is_json)
         return
-    opened, uses = open_store(store), (encoder_use(encoder, store), encoder_use(other, store))
-    first, second = (_planned("compare", use, task_names, opened, data) for use in uses)
-    if first.stage.key == second.stage.key:
-        raise DataError(where="sentdist compare", found=f"{encoder} twice", expected="two encoders", remedy="Name another one.")
-    for note in dict.fromkeys((*first.notes, *second.notes)):
-        typer.echo(note, err=is_json)
-    tell_prompts(*dict.fromkeys((*first.prompts, *second.prompts)), err=is_json)
-    both = [_scored(planned, is_quiet=is_json) for planned in (first, second)]
-
-    from sentdist.report.evaluated import compare_evaluated, compared_measures, scored  # brings scipy
-
-    measures = compared_measures(first.names)
-    ours, theirs = (scored(one.record.results, opened.folder(one), measures) for one in both)
-    found = compare_evaluated((encoder, other), (ours, theirs), measures)
+    uses = (encoder_use(encoder, store), encoder_use(other, store))
+    first, second = planned = planned_pair(uses, names or ("sts",), open_store(store), data)
+    prompts = (prompt.line for prompt in (*first.prompts, *second.prompts))
+    print_notes(*first.notes, *second.notes, *prompts, err=is_json)
+    found = compare_scores((encoder, other), planned, [_scored(one, is_quiet=is_json) for one in planned])
     title = f"{encoder}, pooling {first.pooling} − {other}, pooling {second.pooling}"
     _print_compared(title, (encoder, other), found, is_json=is_json)
 
@@ -166,41 +148,24 @@ def _print_compared(title: str, labels: tuple[str, str], found: Compared, *, is_
         typer.echo(sentence)
 
 
-def _names(typed: list[str] | None) -> list[str]:
-    return [name.strip() for names in typed or [] for name in names.split(",")]
-
-
-def _planned(
-    command: str, use: EncoderUse, tasks: list[str] | None, opened: ArtifactStore, data: Path | None, *, workers: int = 1
-) -> PlannedScores:
-    """Plan the scores of an encoder on tasks as typed."""
-    from sentdist.inference.planned_scores import PlannedScores
-    from sentdist.recipe.sections import Runtime
-
-    runtime = Runtime(engine="torch", workers=workers)
-    return PlannedScores.of(use, _names(tasks) or ["sts"], store=opened, data=data, runtime=runtime, command=command)
-
-
 def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:
     """The scores, from the store or computed now. is_quiet: print notes on stderr."""
     if (known := planned.known) is not None:
         return known
 
     def tell(devices: str) -> None:
-        typer.echo(f"Encoding {devices}.", err=is_quiet)
+        print_notes(f"Encoding {devices}.", err=is_quiet)
 
     if over_workers:
-        from sentdist.run.parallel.embed import embed_over_workers
+        from sentdist.run.embed import embed_over_workers
 
         embed = partial(embed_over_workers, tell=tell)
     else:
-        from sentdist.run.parallel.sharing import embed_on_all_gpus
+        from sentdist.run.sharing import embed_on_all_gpus
 
         planned, devices = planned.here()
         embed = partial(embed_on_all_gpus, devices=devices, tell=tell)
     with sentence_progress("encoding", None) as advance:
-        return planned.encoded(partial(embed, on_progress=advance), on_fit=_tell_fit)
-
-
-def _tell_fit(task: str) -> None:
-    typer.echo(f"{task}: fitting classifiers on its embeddings.", err=True)
+        return planned.encoded(
+            partial(embed, on_progress=advance), on_fit=lambda task: print_notes(f"{task}: fitting classifiers on its embeddings.")
+        )

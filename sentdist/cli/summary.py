@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console, store_option
+from sentdist.cli.printing import KEY_LETTERS, empty_table, open_console, print_notes
 from sentdist.errors import SentdistError, counted, duration
+from sentdist.inference.opening import open_store
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
@@ -146,20 +148,16 @@ NUM_HITS = 3
 
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
     """Print the scores of a finished plan, and the choice of a search."""
-    if done.search is not None:
-        print_choice(done.search)
-    _print_scores(done.name, store)
-
-
-def _print_scores(name: str, store: ArtifactStore) -> None:
     from sentdist.report.leaks import sweep_leaks
     from sentdist.report.tables import brief_table
     from sentdist.store.sweep import load_sweep
 
-    sweep = load_sweep(store, name)
+    if done.search is not None:
+        print_choice(done.search)
+    sweep = load_sweep(store, done.name)
     records = sweep.records(store)
     brief = brief_table(sweep, records, leaked=sweep_leaks(sweep, store, records).leaked)
-    table = empty_table(f"{name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
+    table = empty_table(f"{done.name}: main score × 100, mean ± standard deviation over seeds", *brief.columns)
     for row in brief.rows:
         table.add_row(*row)
     open_console().print(table)
@@ -192,9 +190,7 @@ def print_next(name: str, store: ArtifactStore) -> None:
         found = store.at(sweep.places[key])
         assert found is not None, "its record was read"
         typer.echo(f"Encoder: {found.uri}")
-    for warning in (worse, no_tests(sweep, records)):
-        if warning:
-            typer.echo(warning)
+    print_notes(worse, no_tests(sweep, records), err=False)
     if key is not None and not worse:
         short = key[:KEY_LETTERS]
         commands += [
@@ -202,9 +198,8 @@ def print_next(name: str, store: ArtifactStore) -> None:
             f'sentdist search {short} "what you look for" --corpus SENTENCES.txt',
             f"sentdist export {short} --out my-encoder",
         ]
-    where = store_option(store)
-    for number, command in enumerate(commands):
-        typer.echo(f"  {command}{where}" if number else f"Next:\n  {command}{where}")
+    where = "" if open_store(None).shown == store.shown else f" --store {shlex.quote(store.shown)}"
+    print_notes("Next:" if commands else "", *(f"  {command}{where}" for command in commands), err=False)
 
 
 def print_hits(name: str, context: Context) -> None:
@@ -270,8 +265,7 @@ def publish_report(name: str, store: ArtifactStore, tracking: str | None) -> Non
         typer.echo(f"Registered, chosen on dev: {model} (@best)")
     elif tracking and gain is not None and not gain.is_shown:
         typer.echo(f"Not registered as @best: {gain.line}")
-    for warning in tracker.warnings:
-        typer.echo(f"MLflow: {warning}", err=True)
+    print_notes(*(f"MLflow: {warning}" for warning in tracker.warnings))
 
 
 INTERRUPTED = 130  # exit code, as shells have it

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sentdist.data import mirror
 from sentdist.data.sampler import digest_u64, random_words
-from sentdist.data.sources import mirror
 from sentdist.errors import DataError, first_line
 from sentdist.files import reading
 

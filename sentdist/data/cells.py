@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 GROUP = "group"  # column of a source that names the group of a row
 
 ROW_FOR_EACH = "Write a row for each text in a list (pandas: explode())."
+NLI_LABELS: Mapping[str, float] = {"contradiction": 0.0, "neutral": 1.0, "entailment": 2.0}
+NO_GOLD = ("", "-", "-1")  # NLI label of a pair on which annotators disagree
 TRUTHS = {"false": 0.0, "true": 1.0}
 
 

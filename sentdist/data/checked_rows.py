@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sentdist.data.cells import groups_in, number_in, row_name, some_text_in, text_in
-from sentdist.data.retrieval import and_more, remove_rows, repetitions, whole_grade
-from sentdist.data.sources import releases
-from sentdist.data.sources.files import WHOLE
-from sentdist.data.sources.hub import read_source
-from sentdist.data.sources.retrieval_files import DOCUMENT_ID, QUERY_ID, as_rows
+from sentdist.data import releases
+from sentdist.data.cells import GROUP, groups_in, number_in, row_name, some_text_in, text_in
+from sentdist.data.files import WHOLE
+from sentdist.data.retrieval import DOCUMENT_ID, QUERY_ID, check_distinct, whole_grade
+from sentdist.data.sources import NEGATIVE, POSITIVE, QUERY, ROW_COLUMNS, are_lists, read_source
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError, brief
-from sentdist.files import reading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,50 +62,69 @@ def read_candidates(
     table = as_rows(name, read_source(name, split=split, data_root=data_root, hub_revision=hub_revision))
     query_id, document_id = (next((one for one in known if one in table.column_names), known[0]) for known in (QUERY_ID, DOCUMENT_ID))
     check_columns(name, table.column_names, [query_id, document_id, "relevance", *query, *document])
-    rows = table.select(list(dict.fromkeys([query_id, document_id, "relevance", *query, *document]))).to_pylist()
-    grades = [whole_grade(row["relevance"], where=name, row=number) for number, row in enumerate(rows)]
-    keys = [(str(row[query_id]), str(row[document_id])) for row in rows]
-    if len(set(keys)) < len(keys):
-        again = repetitions(keys)
-        query, candidate = keys[again[0]]
-        found = f"candidate {candidate} of query {query} twice{and_more(again)}"
-        raise DataError(where=name, found=found, expected="each candidate once", remedy=remove_rows(again))
-    texts: dict[str, str] = {}
-    for number, key in enumerate(keys):
-        query_text = " ".join(str(rows[number][column]) for column in query)
-        if query_text != texts.setdefault(key[0], query_text):
-            found = f"query {key[0]} with another text in {row_name(number)} than before"
-            raise DataError(where=name, found=found, expected="one text for each query_id", remedy="Use a separate id for each query.")
-    groups = groups_in(table, range(len(rows)))
-    group_of = dict(zip((key[0] for key in keys), groups, strict=False))
-    if apart := [number for number, group in enumerate(groups) if group != group_of[keys[number][0]]]:
-        query_name = keys[apart[0]][0]
-        found = f"query {query_name} in groups {groups[apart[0]] or 'none'} and {group_of[query_name] or 'none'}"
-        raise DataError(where=name, found=found, expected="one group for each query_id", remedy="Correct the column group.")
-    answerable = {key[0] for key, grade in zip(keys, grades, strict=True) if grade > 0}
-    kept = [number for number, key in enumerate(keys) if key[0] in answerable]
+    every = range(table.num_rows)
+    query_ids, document_ids = ([str(one) for one in table[column].to_pylist()] for column in (query_id, document_id))
+    check_distinct(name, [f"{one} of query {other}" for one, other in zip(document_ids, query_ids, strict=True)], "candidate")
+    grades = [whole_grade(grade, where=name, row=row) for row, grade in enumerate(table["relevance"].to_pylist())]
+    queries, documents = (_joined_texts(name, table, columns) for columns in (query, document))
+    groups = groups_in(table, every) or ("",) * table.num_rows
+    first: dict[str, int] = {}
+    for row, key in enumerate(query_ids):
+        before = first.setdefault(key, row)
+        if (queries[row], groups[row]) != (queries[before], groups[before]):
+            found = f"query {key} with another text or group in {row_name(row)} than before"
+            raise DataError(where=name, found=found, expected="one text and group for each query_id", remedy="Correct the rows.")
+    answerable = {key for key, grade in zip(query_ids, grades, strict=True) if grade > 0}
+    kept = [row for row in every if query_ids[row] in answerable]
     if not kept:
-        raise DataError(
-            where=name, found="no query with a relevant candidate", expected="at least one", remedy="Check the column relevance."
-        )
+        remedy = "Check the column relevance."
+        raise DataError(where=name, found="no query with a relevant candidate", expected="at least one", remedy=remedy)
+    if (empty := next((row for row in kept if not queries[row] or not documents[row]), None)) is not None:
+        found = f"no {' or '.join(document if queries[empty] else query)} in {row_name(empty)}"
+        raise DataError(where=name, found=found, expected="a text", remedy="Complete or drop the row.")
     return Candidates(
-        query_ids=tuple(keys[number][0] for number in kept),
-        queries=tuple(_text(name, number, query, rows[number]) for number in kept),
-        document_ids=tuple(keys[number][1] for number in kept),
-        documents=tuple(_text(name, number, document, rows[number]) for number in kept),
-        relevance=tuple(grades[number] for number in kept),
-        groups=tuple(groups[number] for number in kept) if groups else (),
-        num_unanswerable=len({key[0] for key in keys} - answerable),
+        query_ids=tuple(query_ids[row] for row in kept),
+        queries=tuple(queries[row] for row in kept),
+        document_ids=tuple(document_ids[row] for row in kept),
+        documents=tuple(documents[row] for row in kept),
+        relevance=tuple(grades[row] for row in kept),
+        groups=tuple(groups[row] for row in kept) if any(groups) else (),
+        num_unanswerable=len(first) - len(answerable),
     )
 
 
-def _text(name: str, number: int, columns: Sequence[str], row: dict[str, object]) -> str:
-    text = " ".join(" ".join(text_in(row[column], where=name, row=number, column=column).split()) for column in columns).strip()
-    if not text:
-        raise DataError(
-            where=name, found=f"no {' or '.join(columns)} in {row_name(number)}", expected="a text", remedy="Complete or drop the row."
-        )
-    return text
+def _joined_texts(name: str, table: pa.Table, columns: Sequence[str]) -> list[str]:
+    """The texts of some columns, joined by a space."""
+    parts = zip(*(_texts_of(name, table, column, range(table.num_rows), text_in) for column in columns), strict=True)
+    return [" ".join(row).strip() for row in parts]
+
+
+def as_rows(name: str, table: pa.Table) -> pa.Table:
+    """Return a table with lists of candidates as one row per candidate; any other table unchanged.
+
+    Each row is a separate query, and its group applies to its candidates. Negatives come first: an encoder that cannot distinguish
+    candidates keeps the order of rows, and must not win by it.
+    """
+    import pyarrow as pa
+
+    if not are_lists(table.column_names):
+        return table
+    rows = []
+    for number, given in enumerate(table.to_pylist()):
+        found = [(text, relevance) for column, relevance in ((NEGATIVE, 0), (POSITIVE, 1)) for text in _listed(given[column])]
+        for place, (text, relevance) in enumerate(found):
+            if not isinstance(text, str):
+                raise DataError(
+                    where=f"{name}: {row_name(number)}, {POSITIVE if relevance else NEGATIVE}", found=brief(text),
+                    expected="a text, or a list of texts", remedy="Write the texts themselves.",
+                )  # fmt: skip
+            rows.append((str(number), given[QUERY], f"{number}-{place}", text, relevance, given.get(GROUP)))
+    columns = (*ROW_COLUMNS, *([GROUP] if GROUP in table.column_names else []))
+    return pa.table({column: [row[place] for row in rows] for place, column in enumerate(columns)})
+
+
+def _listed(cell: object) -> Sequence[object]:
+    return cell if isinstance(cell, list) else () if cell in (None, "") else (cell,)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,12 +148,10 @@ def read_forums(name: str, *, split: str | None, data_root: Path | None) -> tupl
     """
     folder = releases.find(name, data_root)
     if folder is None or not (folder / "retrieval_split.json").exists():
-        raise DataError(
-            where=name, found="no release of that name", expected="a folder with corpus.json and retrieval_split.json", remedy="Fetch it."
-        )
+        expected = "a folder with corpus.json and retrieval_split.json"
+        raise DataError(where=name, found="no release of that name", expected=expected, remedy="Fetch it.")
     releases.read(name, folder)  # raises DataError for a damaged release
-    with reading(folder / "corpus.json", expected="the file as its authors released it", where=name):
-        corpus, judged = releases.cqadupstack_parts(folder)
+    corpus, judged = releases.cqadupstack_parts(folder)
     if split not in judged:
         raise DataError(where=name, found=f"split {split}", expected=f"one of {', '.join(judged)}", remedy="Correct the split.")
     return tuple(_forum(forum, corpus[forum], asked) for forum, asked in judged[split].items())
@@ -307,46 +322,32 @@ def read_pairs(
     table = read_source(name, split=split, data_root=data_root, hub_revision=hub_revision)
     check_columns(name, table.column_names, ("sentence1", "sentence2", "score"))
     where = name if split is None else f"{name}, split {split}"
+    scores = [_score(where, row, score, score_range) for row, score in enumerate(table["score"].to_pylist())]
+    kept = [row for row, score in enumerate(scores) if score is not None]
+    if not kept:
+        remedy = "Use a split whose scores are public."
+        raise DataError(where=where, found="no graded pair", expected="at least one row with a score", remedy=remedy)
     subsets = table["subset"].to_pylist() if "subset" in table.column_names else [name] * table.num_rows
-    groups = groups_in(table, range(table.num_rows))
-    columns = zip(
-        subsets,
-        groups or [""] * table.num_rows,
-        table["sentence1"].to_pylist(),
-        table["sentence2"].to_pylist(),
-        table["score"].to_pylist(),
-        strict=True,
-    )
-    graded: list[tuple[str, str, str, str, float]] = []
-    for row, (subset, group, sentence1, sentence2, score) in enumerate(columns):
-        if score is None or score == "":
-            continue
-        value = _score(where, row, score, score_range)
-        first, second = (
-            some_text_in(text, where=where, row=row, column=column) for column, text in (("sentence1", sentence1), ("sentence2", sentence2))
-        )
-        graded.append((str(subset), group, first, second, value))
-    if not graded:
-        raise DataError(
-            where=where, found="no graded pair", expected="at least one row with a score", remedy="Use a split whose scores are public."
-        )
-    subset_column, group_column, first_column, second_column, scores = zip(*graded, strict=True)
+    sentence1, sentence2 = (table[column].to_pylist() for column in ("sentence1", "sentence2"))
     return Pairs(
-        subset=subset_column,
-        sentence1=first_column,
-        sentence2=second_column,
-        score=np.asarray(scores, dtype=np.float64),
-        num_ungraded=table.num_rows - len(graded),
-        group=group_column if groups else (),
+        subset=tuple(str(subsets[row]) for row in kept),
+        sentence1=tuple(some_text_in(sentence1[row], where=where, row=row, column="sentence1") for row in kept),
+        sentence2=tuple(some_text_in(sentence2[row], where=where, row=row, column="sentence2") for row in kept),
+        score=np.array([scores[row] for row in kept], dtype=np.float64),
+        num_ungraded=table.num_rows - len(kept),
+        group=groups_in(table, kept),
     )
 
 
-def _score(where: str, row: int, score: object, score_range: tuple[float, float]) -> float:
+def _score(where: str, row: int, score: object, score_range: tuple[float, float]) -> float | None:
+    """The score; None for an empty cell."""
+    if score is None or score == "":
+        return None
     low, high = score_range
     try:
         value = float(str(score))
     except ValueError:
-        value = float("nan")
+        value = math.nan
     if not low <= value <= high or math.isinf(value):  # also for NaN
         expected = "a finite number, with a point" if math.isinf(high) else f"a number from {low:g} to {high:g}, with a point"
         remedy = "Correct the row or remove it; a row without a score is left out."

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from sentdist.data.cells import number_in, row_name
-from sentdist.data.graded import NLI_LABELS, NO_GOLD
+from sentdist.data.cells import NLI_LABELS, NO_GOLD, number_in, row_name
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError, brief, listed
 

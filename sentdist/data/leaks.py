@@ -7,7 +7,7 @@ import unicodedata
 import zlib
 from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Literal, Self
@@ -227,19 +227,8 @@ class TaskTexts:
         """
         if self.known_groups is not None:
             return self.known_groups
-        from scipy.sparse import coo_array
-        from scipy.sparse.csgraph import connected_components
-
-        place: dict[str | tuple[str, ...], int] = {}
-        given: list[tuple[int, str | tuple[str, ...]]] = [
-            (item, (group,)) for item, group in enumerate(self.given_groups) if group
-        ]  # no text is a tuple
-        linked = [*given, *self.texts_by_item()]
-        items = [item for item, _ in linked]
-        texts = [self.num_items + place.setdefault(text, len(place)) for _, text in linked]
-        size = self.num_items + len(place)
-        _, group = connected_components(coo_array((np.ones(len(items)), (items, texts)), shape=(size, size)), directed=False)
-        return np.asarray(group[: self.num_items], dtype=np.int64)
+        given = ((item, (group,)) for item, group in enumerate(self.given_groups) if group)  # no text is a tuple
+        return linked_groups(self.num_items, [*given, *self.texts_by_item()])
 
     @classmethod
     def of_pairs(cls, name: str, pairs: Iterable[tuple[str, str]], *, left_out: str = "", given_groups: tuple[str, ...] = ()) -> Self:
@@ -261,26 +250,29 @@ class TaskTexts:
 
 def shared_groups(tasks: Sequence[tuple[TaskTexts, NDArray[np.int64]]]) -> list[NDArray[np.int64]]:
     """Return for each task (I,) a number shared by groups of several tasks that common texts link, directly or through others; -1: none."""
+    number_of: dict[tuple[int, int], int] = {}
+    links, tasks_of = [], defaultdict[str, set[int]](set)
+    for task, (texts, groups) in enumerate(tasks):
+        for item, text in texts.texts_by_item():
+            links.append((number_of.setdefault((task, int(groups[item])), len(number_of)), text))
+            tasks_of[text].add(task)
+    shared = linked_groups(len(number_of), [link for link in links if len(tasks_of[link[1]]) > 1])
+    met = {number for number, text in links if len(tasks_of[text]) > 1}
+    of_group = {key: int(shared[number]) if number in met else -1 for key, number in number_of.items()}
+    return [np.array([of_group[task, group] for group in groups.tolist()], dtype=np.int64) for task, (_, groups) in enumerate(tasks)]
+
+
+def linked_groups(num_items: int, links: Sequence[tuple[int, Hashable]]) -> NDArray[np.int64]:
+    """Return (num_items,) the number of each item's group: items are linked, directly or through others, by what they share."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    if len(tasks) < 2:
-        return [np.full(len(groups), -1, dtype=np.int64) for _, groups in tasks]
-    first: dict[str, tuple[int, int]] = {}
-    links: list[tuple[tuple[int, int], tuple[int, int]]] = []
-    for number, (texts, groups) in enumerate(tasks):
-        group_of = {text: (number, int(groups[item])) for item, text in texts.texts_by_item()}
-        for text, group in group_of.items():
-            if (other := first.setdefault(text, group))[0] != number:
-                links.append((other, group))
-    place = {group: number for number, group in enumerate(dict.fromkeys(group for link in links for group in link))}
-    ends = ([place[one] for one, _ in links], [place[other] for _, other in links])
-    size = max(1, len(place))
-    _, shared = connected_components(coo_array((np.ones(len(links)), ends), shape=(size, size)), directed=False)
-    return [
-        np.array([shared[place[number, group]] if (number, group) in place else -1 for group in groups.tolist()], dtype=np.int64)
-        for number, (_, groups) in enumerate(tasks)
-    ]
+    place: dict[Hashable, int] = {}
+    items = [item for item, _ in links]
+    others = [num_items + place.setdefault(other, len(place)) for _, other in links]
+    size = max(1, num_items + len(place))
+    _, group = connected_components(coo_array((np.ones(len(items)), (items, others)), shape=(size, size)), directed=False)
+    return np.asarray(group[:num_items], dtype=np.int64)
 
 
 Level = Literal["exact", "normalised", "near", "sentence", "one"]

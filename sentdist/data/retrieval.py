@@ -1,20 +1,22 @@
-"""Read and check queries, documents and judgements of a retrieval source; divide its queries into folds."""
+"""Find, read and check the queries, documents and judgements of a retrieval source; divide its queries into folds."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
-from sentdist.data import generated
+from sentdist.data import files, generated, releases
 from sentdist.data.cells import groups_in, row_name
+from sentdist.data.files import FileFacts
+from sentdist.data.leaks import linked_groups
 from sentdist.data.sampler import digest_u64
-from sentdist.data.sources import files, releases, retrieval_files
-from sentdist.data.tables import check_columns
-from sentdist.errors import DataError, counted
+from sentdist.data.tables import check_columns, content_digest
+from sentdist.errors import DataError, listed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +25,77 @@ if TYPE_CHECKING:
 GENERATED = "generated/faq"  # the collection without files
 MOST_NAMED = 10  # rows listed in an error
 DOCUMENT_FIELDS = ("answer", "question", "question_answer")
+# Names of the parts of a retrieval source and of their columns; the first match wins.
+DOCUMENT_FILES = ("documents", "docs", "faqs")
+QUERY_ID = ("query_id", "query-id", "_id")
+DOCUMENT_ID = ("document_id", "doc_id", "faq_id", "corpus-id", "_id")
+QUERY_TEXT = ("query", "text")
+RELEVANCE = ("relevance", "score")
+SHAPES = "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/SPLIT.tsv), or tables NAME_docs (or _faqs), NAME_queries and NAME_qrels"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """The files of a retrieval source.
+
+    Args:
+        judgements: (split, file); the split is None if a column `split`, or nothing, distinguishes the splits.
+        release: files of an FAQ release instead, see `releases.read_faqs`.
+    """
+
+    documents: Path
+    queries: Path
+    judgements: tuple[tuple[str | None, Path], ...]
+    release: tuple[Path, ...] = ()
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        return self.release or (self.documents, self.queries, *(path for _, path in self.judgements))
+
+
+def find_collection(name: str, data_root: Path | None) -> Collection | None:
+    """Return the files of the retrieval source `name`, or None if it is none.
+
+    There are three layouts: files NAME_docs (or _faqs), NAME_queries and NAME_qrels; a folder as in BEIR (Thakur et al. 2021,
+    arXiv 2104.08663), with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv; or a folder with an FAQ release of its authors.
+
+    Raises:
+        DataError: some of the parts are missing.
+    """
+    folder = files.existing_root(name, data_root) / name
+    if release := releases.faq_files(folder):
+        return Collection(documents=release[0], queries=release[0], judgements=(), release=release)
+    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
+    if corpus.is_file():
+        judged = tuple((path.stem, path) for path in sorted((folder / "qrels").glob("*.tsv")))
+        if not queries.is_file() or not judged:
+            raise DataError(where=name, found="corpus.jsonl alone", expected=SHAPES, remedy="Complete the folder.")
+        return Collection(documents=corpus, queries=queries, judgements=judged)
+    parts = {part: files.with_suffixes(folder.with_name(f"{folder.name}_{part}")) for part in (*DOCUMENT_FILES, "queries")}
+    parts["qrels"] = files.with_suffixes(folder.with_name(f"{folder.name}_qrels"), *files.TREC)
+    documents = next((found for part in DOCUMENT_FILES if (found := parts[part])), [])
+    if not documents and not parts["queries"] and not parts["qrels"]:
+        return None
+    if not documents or not parts["queries"] or not parts["qrels"]:
+        present = ", ".join(path.name for found in parts.values() for path in found)
+        raise DataError(where=name, found=present, expected=SHAPES.replace("NAME", folder.name), remedy="Fetch the missing part.")
+    return Collection(documents=documents[0], queries=parts["queries"][0], judgements=((None, parts["qrels"][0]),))
+
+
+def facts_of(name: str, collection: Collection) -> FileFacts:
+    """Return a digest of the files, the number of judgements, by split, and the columns of the documents."""
+    if collection.release:
+        documents, _, judgements = releases.read_faqs(name, collection.release)
+        digests = list(map(content_digest, collection.release))
+        columns, num_rows, splits = documents.column_names, judgements.num_rows, files.split_sizes(judgements)
+    else:
+        facts = [files.file_facts(name, path) for path in collection.paths]
+        digests, columns, judged = [one.digest for one in facts], list(facts[0].columns), facts[2:]
+        num_rows = sum(one.num_rows for one in judged)
+        named = [(part, one.num_rows) for (part, _), one in zip(collection.judgements, judged, strict=True) if part is not None]
+        splits = tuple(named) or judged[0].splits
+    digest = hashlib.sha256("".join(digests).encode()).hexdigest()[:16]
+    return FileFacts(digest=f"sha256:{digest}", num_rows=num_rows, columns=tuple(columns), splits=splits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,29 +142,52 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     """
     if name == GENERATED:
         files.check_split(name, (), split)
-        tables = generated.faq_tables()
-        return assemble(
-            name, documents=tables.documents, queries=tables.queries, judgements=tables.judgements, document_field=document_field
-        )
-    parts = None if name.startswith("hub:") else retrieval_files.find(name, data_root)
-    if parts is None:
-        expected = f"{name}_docs (or _faqs), {name}_queries, {name}_qrels, or a BEIR folder, under the data root"
-        remedy = "Score a file of questions and answers as own=FILE; generated/faq needs no files."
-        raise DataError(where=name, found="no documents, queries and qrels of that name", expected=expected, remedy=remedy)
-    if parts.release is not None:
-        files.check_split(name, releases.SPLITS, split)
-        faqs = parts.release.tables(name)
-        return assemble(name, documents=faqs.documents, queries=faqs.queries, judgements=faqs.judged(split), document_field=document_field)
-    known = [part for part, _ in parts.judgements if part] or [part for part, _ in files.file_facts(name, parts.judgements[0][1]).splits]
-    split = files.part_of(known, split)
-    files.check_split(name, known, split)
-    return assemble(
-        name,
-        documents=retrieval_files.read_documents(name, parts),
-        queries=retrieval_files.read_queries(name, parts),
-        judgements=retrieval_files.read_judgements(name, parts, split),
-        document_field=document_field,
-    )
+        tables = [generated.table_of(f"faq_{part}") for part in ("documents", "queries", "qrels")]
+    else:
+        collection = None if name.startswith("hub:") else find_collection(name, data_root)
+        if collection is None:
+            remedy = "Score a file of questions and answers as own=FILE; generated/faq needs no files."
+            raise DataError(where=name, found="no documents, queries and qrels of that name", expected=SHAPES, remedy=remedy)
+        splits = [part for part, _ in facts_of(name, collection).splits]
+        split = files.part_of(splits, split)
+        files.check_split(name, splits, split)
+        tables = _tables(name, collection, split)
+    documents, queries, judgements = tables
+    return assemble(name, documents=documents, queries=queries, judgements=judgements, document_field=document_field)
+
+
+def _tables(name: str, collection: Collection, split: str | None) -> Sequence[pa.Table]:
+    """Documents, queries and the judgements of a split, with the columns document_id, query_id, query and relevance."""
+    import pyarrow as pa
+
+    if collection.release:
+        documents, queries, judgements = releases.read_faqs(name, collection.release)
+        return documents, queries, files.chosen(name, judgements, split=split)
+    documents = _renamed(name, files.read_file(name, collection.documents), {"document_id": DOCUMENT_ID})
+    queries = _renamed(name, files.read_file(name, collection.queries), {"query_id": QUERY_ID, "query": QUERY_TEXT})
+    judged = []
+    for part, path in collection.judgements:
+        if split is None or part in (None, split):
+            table = files.read_file(name, path, split=split if part is None else None)
+            table = _renamed(name, table, {"query_id": QUERY_ID, "document_id": DOCUMENT_ID, "relevance": RELEVANCE})
+            judged.append(table.select(["query_id", "document_id", "relevance"]))
+    return documents, queries, pa.concat_tables(judged, promote_options="permissive")
+
+
+def _renamed(name: str, table: pa.Table, names: Mapping[str, Sequence[str]]) -> pa.Table:
+    """The table with the first known column of each of our names under that name, ids as text; the others keep theirs."""
+    import pyarrow as pa
+
+    for ours, known in names.items():
+        column = next((one for one in known if one in table.column_names), None)
+        if column is None:
+            raise DataError(
+                where=name, found=f"columns {', '.join(table.column_names)}", expected=f"one called {' or '.join(known)}",
+                remedy="Rename the column in the file.",
+            )  # fmt: skip
+        cells = table[column].cast(pa.large_string()) if ours.endswith("_id") else table[column]
+        table = table.drop_columns([column]).append_column(ours, cells)
+    return table
 
 
 def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: pa.Table, document_field: str) -> Retrieval:
@@ -122,18 +218,14 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
 
 
 def _document_texts(name: str, documents: pa.Table, document_field: str) -> list[str]:
-    if document_field not in DOCUMENT_FIELDS:
-        expected = f"one of {', '.join(DOCUMENT_FIELDS)}"
-        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy="Choose one of them.")
-    fields: Sequence[str]
+    if document_field not in DOCUMENT_FIELDS or ("answer" not in documents.column_names and document_field != "answer"):
+        expected = "one of answer, question, question_answer; the last two for documents with a question and an answer"
+        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy='Use "answer": the whole text.')
     if "answer" in documents.column_names:
         fields = document_field.split("_")
-    elif document_field != "answer":
-        expected = "documents with a question and an answer"
-        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy='Use "answer": the whole text.')
     else:
-        fields = [field for field in ("title", "text") if field in documents.column_names]
-    check_columns(name, documents.column_names, fields or ["text"])
+        fields = [field for field in ("title", "text") if field in documents.column_names] or ["text"]
+    check_columns(name, documents.column_names, fields)
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
 
@@ -141,49 +233,29 @@ def _document_texts(name: str, documents: pa.Table, document_field: str) -> list
 def _unique_ids(name: str, what: str, ids: list[str | None]) -> list[str]:
     if not all(ids):
         raise DataError(where=name, found=f"a {what} without an id", expected=f"an id for every {what}", remedy="Number them.")
-    if again := repetitions(ids):
-        expected = f"each {what} id once"
-        raise DataError(where=name, found=f"{what} id {ids[again[0]]} again{and_more(again)}", expected=expected, remedy=remove_rows(again))
+    check_distinct(name, ids, f"{what} id")
     return [str(value) for value in ids]
 
 
-def repetitions(keys: Sequence[Hashable]) -> list[int]:
-    """Return the rows whose key occurs in an earlier row."""
+def check_distinct(name: str, keys: Sequence[Hashable], what: str) -> None:
+    """Raise DataError if a key is in several rows, naming all but the first."""
     first: dict[Hashable, int] = {}
-    return [row for row, key in enumerate(keys) if first.setdefault(key, row) != row]
-
-
-def and_more(rows: Sequence[int], what: str = "") -> str:
-    """Return the suffix of a message on the first row: ", and 2 more"; "" for a single row."""
-    if len(rows) < 2:
-        return ""
-    return f", and {counted(len(rows) - 1, what) if what else f'{len(rows) - 1:,}'} more"
-
-
-def remove_rows(rows: Sequence[int]) -> str:
-    """Return the remedy for repeated rows."""
-    return f"Remove {', '.join(row_name(row) for row in rows[:MOST_NAMED])}{', …' if len(rows) > MOST_NAMED else ''}."
+    again = [row for row, key in enumerate(keys) if first.setdefault(key, row) != row]
+    if again:
+        remedy = f"Remove {listed([row_name(row) for row in again])}."
+        raise DataError(where=name, found=f"{what} {keys[again[0]]} again", expected=f"each {what} once", remedy=remedy)
 
 
 def _qrels(name: str, judgements: pa.Table, queries: set[str], documents: set[str]) -> dict[str, dict[str, int]]:
     qrels: dict[str, dict[str, int]] = {}
-    again: list[tuple[int, str, str]] = []
-    for row, judgement in enumerate(judgements.to_pylist()):
-        query, document = judgement["query_id"], judgement["document_id"]
-        if query not in queries:
-            found = f"query {query} in {row_name(row)} of the judgements"
-            raise DataError(where=name, found=found, expected="a query of the source", remedy="Complete the queries.")
-        if document not in documents:
-            found = f"document {document} in {row_name(row)} of the judgements"
-            raise DataError(where=name, found=found, expected="a document of the source", remedy="Complete the documents.")
-        if document in qrels.setdefault(query, {}):
-            again.append((row, query, document))
-        qrels[query][document] = whole_grade(judgement["relevance"], where=name, row=row)
-    if again:
-        rows = [row for row, _, _ in again]
-        _, query, document = again[0]
-        found = f"query {query} and document {document} judged twice{and_more(rows, 'pair')}"
-        raise DataError(where=name, found=found, expected="one judgement a pair", remedy=remove_rows(rows))
+    pairs = list(zip(judgements["query_id"].to_pylist(), judgements["document_id"].to_pylist(), strict=True))
+    for row, ((query, document), relevance) in enumerate(zip(pairs, judgements["relevance"].to_pylist(), strict=True)):
+        for what, key, known in (("query", query, queries), ("document", document, documents)):
+            if key not in known:
+                found, expected = f"{what} {key} in {row_name(row)} of the judgements", f"a {what} of the source"
+                raise DataError(where=name, found=found, expected=expected, remedy="Complete the source.")
+        qrels.setdefault(query, {})[document] = whole_grade(relevance, where=name, row=row)
+    check_distinct(name, pairs, "judgement")
     return qrels
 
 
@@ -244,24 +316,15 @@ def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_fol
 
 def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
     """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text."""
-    leader: dict[str, str] = {}
-
-    def find(name: str) -> str:
-        while leader.setdefault(name, name) != name:
-            leader[name] = leader[leader[name]]
-            name = leader[name]
-        return name
-
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    for query in retrieval.query_ids:
-        own = find(f"query {query}")
-        for document, relevance in retrieval.qrels[query].items():
-            if relevance > 0:
-                first, other = sorted((own, find(f"text {texts[document]}" if document in texts else f"document {document}")))
-                leader[other] = first
-                own = first
-    groups: dict[str, str] = {query: find(f"query {query}") for query in retrieval.query_ids}
-    names: dict[str, str] = {}
+    links = [
+        (row, texts.get(document, (document,)))  # no text is a tuple
+        for row, query in enumerate(retrieval.query_ids)
+        for document, relevance in retrieval.qrels[query].items()
+        if relevance > 0
+    ]
+    groups = dict(zip(retrieval.query_ids, linked_groups(len(retrieval.query_ids), links).tolist(), strict=True))
+    names: dict[int, str] = {}
     for query in sorted(groups):
         names.setdefault(groups[query], query)  # its first query by id: independent of their order
     return {query: names[group] for query, group in groups.items()}
@@ -278,8 +341,6 @@ def queries_for(
     """Return the queries of `role` in round `fold`, in their order: fold k is test, fold k + 1 (cyclic) is dev, the rest train."""
     if not 0 <= fold < num_folds:
         raise _folds_complaint(f"fold {fold}", f"0 to {num_folds - 1}")
-    if role not in get_args(Role):
-        raise _folds_complaint(f'role "{role}"', f"one of {', '.join(get_args(Role))}")
     folds = fold_of_queries(query_ids, num_folds=num_folds, seed=seed, groups=groups)
     roles: dict[int, Role] = {fold: "test", (fold + 1) % num_folds: "dev"}
     return tuple(query for query in query_ids if roles.get(folds[query], "train") == role)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sentdist.data.sources.mirror import local_copy
+from sentdist.data.mirror import local_copy
 from sentdist.errors import DataError, counted, did_you_mean, listed, near_file
 from sentdist.files import (
     ARROW,

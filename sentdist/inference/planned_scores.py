@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from sentdist.data.sources.files import missing, without_suffix
-from sentdist.data.sources.hub import has_source
-from sentdist.data.sources.mirror import address_of
-from sentdist.data.sources.retrieval_files import missing_parts
+from sentdist.data.mirror import address_of
+from sentdist.data.sources import has_source
 from sentdist.errors import DataError, RecipeError, similar_names
 from sentdist.files import TABLES
 from sentdist.inference.opening import Prompt, Prompts
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
@@ -64,9 +63,8 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
             expected="tasks whose data are below one folder", remedy="Score it in a separate command, or move it there.",
         )  # fmt: skip
     for task, path in absent.items():
-        if task not in elsewhere and TASK_KINDS[own_parts(task).kind].has_documents:
-            raise _no_collection(task, path, data)
-        if task not in elsewhere and path.name.endswith(TABLES):  # the reader may name others
+        is_named = path.name.endswith(TABLES) or TASK_KINDS[own_parts(task).kind].has_documents
+        if task not in elsewhere and is_named:  # the reader may name others
             raise _nowhere(task, path, data)
     return bool(elsewhere)
 
@@ -74,21 +72,10 @@ def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path)
 def _nowhere(task: str, path: Path, data: Path) -> DataError:
     """The error for a file that exists in neither place."""
     near = similar_names(path.name, [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else [], most=1)
-    remedy = f"Did you mean {path.parent / near[0]}?" if near else missing(str(path), data).remedy
     return DataError(
-        where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them", remedy=remedy
-    )
-
-
-def _no_collection(task: str, path: Path, data: Path) -> DataError:
-    """The error for a retrieval collection that exists in neither place."""
-    folder = path.parent
-    near = [folder, *folder.glob("*.zip"), *(corpus.parent for around in (folder, path) for corpus in around.glob("*/corpus.jsonl"))]
-    known = [one.as_posix() for one in near if one.suffix == ".zip" or (one / "corpus.jsonl").is_file()]
-    tables = [without_suffix(one.as_posix()).removesuffix("_qrels") for one in folder.glob("*_qrels.*")]
-    missing = missing_parts(path.as_posix(), Path(), sorted({*known, *tables}))
-    found = missing.found if path.exists() else f"nothing of that name under {data}, nor in {Path.cwd()}"
-    return DataError(where=f"task {task}", found=found, expected=missing.expected, remedy=missing.remedy)
+        where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them",
+        remedy=f"Did you mean {path.parent / near[0]}?" if near else "Check the name.",
+    )  # fmt: skip
 
 
 def _is_below(source: str, data: Path) -> bool:
@@ -140,7 +127,7 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
         return {}
     assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
     folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
-    known = Prompts.of(folder, replace(use, prompts=asked))
+    known = Prompts.of(Checkpoint.open(folder), replace(use, prompts=asked))
     of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
     return {role: of_role[role]() for role in roles}
 
@@ -219,8 +206,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import old_gpu_here, on_this_machine
-        from sentdist.stages.gpu_memory import check_precisions
+        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))

@@ -15,17 +15,16 @@ from sentdist.errors import EncoderError, ResourceError
 from sentdist.families import POOLINGS
 from sentdist.inference.embedding_file import PROMPT, TEXTS, TextsDigest, embedding_writer
 from sentdist.inference.opening import Prompts
-from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
+from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_of_prompt
 from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
 from sentdist.stages.devices import why_unusable
-from sentdist.stages.gpu_memory import explained_if_full, whole_gpu
+from sentdist.stages.memory import explained_if_full, whole_gpu
 from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
 
 
@@ -94,7 +93,7 @@ class LoadedEncoder:
     @cached_property
     def prompts(self) -> Prompts:
         """The folder's prompts for sentence-transformers; raises EncoderError as `Prompts.of`."""
-        return Prompts.of(self.checkpoint, self.use)
+        return Prompts.of(self.encoder.checkpoint, self.use)
 
     def _check_prompt(self) -> None:
         check_room(self.use.prompt, self._tokens_of_prompt, longest=self.max_length, checkpoint=self.use.checkpoint)
@@ -105,12 +104,7 @@ class LoadedEncoder:
 
     @cached_property
     def _tokens_not_pooled(self) -> int:
-        return tokens_not_pooled(self._tokens_of_prompt, checkpoint=self.checkpoint, pooling=self.encoder.pooling, name=self.use.checkpoint)
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """What the encoder's folder declares."""
-        return self.encoder.checkpoint
+        return self.encoder.tokens_not_pooled(self._tokens_of_prompt, name=self.use.checkpoint)
 
     def leave_gpu(self) -> None:
         """Move to the CPU and free the GPU for workers on this machine."""

@@ -83,7 +83,7 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float]) -> Relational
 
 def _learned_with(loaded: LoadedEncoder, relations: Relations) -> str | None:
     """The pooling that relations were trained with, if the encoder's embeddings differ from it here; None: equal or unknown."""
-    learned = relations.pooling or loaded.checkpoint.pooling
+    learned = relations.pooling or loaded.encoder.checkpoint.pooling
     is_other = learned is not None and (POOLINGS[learned].is_other_at_test or learned != loaded.encoder.pooling)
     return learned if is_other else None
 

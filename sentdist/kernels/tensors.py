@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.kernels import TILES, longest_tile
+from sentdist.kernels import TILES
 from sentdist.kernels.interface import Launches
 
 
@@ -59,11 +59,6 @@ def tile_launches(lengths: Sequence[int], device: torch.device, *, num_heads: in
             held = 0
     parts = sent_to(torch.from_numpy(order.astype(np.int32)), device).split(counts)
     return tuple(zip(tiles, parts, strict=True))
-
-
-def largest_tile(width: int, dtype: torch.dtype) -> int:
-    """Like `longest_tile`, for a dtype."""
-    return longest_tile(width, dtype.itemsize)
 
 
 def is_faster_than_torch(query: Tensor, *, num_sentences: int) -> bool:

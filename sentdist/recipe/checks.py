@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
+from sentdist.corpora import AnyCorpus
 from sentdist.errors import RecipeError
 from sentdist.families import with_decoder
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.objective_spec import Mismatch, Rows, Start
-from sentdist.recipe.corpora import AnyCorpus
 from sentdist.recipe.objectives import (
     OBJECTIVES,
     AnyObjective,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import RecipeError, brief
-from sentdist.recipe.corpora import CorpusSection
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.specs import OwnFileSection
 from sentdist.recipe.stage import Json
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from sentdist.corpora.kind import CorpusStage
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import DataError, RecipeError, SentdistError
-from sentdist.recipe.corpora.kind import CorpusStage
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.recipe import load_recipe, recipe_from_values
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import EncoderUse

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import yaml
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import RecipeError, brief, counted, typed
 from sentdist.files import OBJECTS, TABLES, reading, suffix_of
 from sentdist.frozen import Frozen
 from sentdist.recipe.checks import check_headline, check_known, check_method, check_reported, check_titles
-from sentdist.recipe.corpora import CorpusSection
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.dotted import check_varied, with_key, with_path
 from sentdist.recipe.objectives import AnyObjective, names_where, uses_targets
 from sentdist.recipe.search import Search

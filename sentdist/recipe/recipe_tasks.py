@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TypeVar
 
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import DataError, RecipeError, counted, did_you_mean, listed
-from sentdist.recipe.corpora import CorpusSection
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.sections import SelectionSection

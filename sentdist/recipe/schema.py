@@ -18,10 +18,10 @@ import pydantic
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from sentdist.corpora import SECTIONS as CORPUS_SECTIONS
+from sentdist.corpora.graded import GradedSection
 from sentdist.files import code_digest, whole_file
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora import SECTIONS as CORPUS_SECTIONS
-from sentdist.recipe.corpora.graded import GradedSection
 from sentdist.recipe.recipe import LIKE, Recipe
 from sentdist.recipe.sections import CHANGED_BY_METHODS, EvaluationSection, Method, SelectionSection
 from sentdist.recipe.stage import Json

@@ -6,10 +6,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
+from sentdist.corpora.relations import LinksSection
 from sentdist.families import PoolingName
 from sentdist.frozen import MOST_LETTERS, NAME, ONE_LINE, Count, Frozen
 from sentdist.machine import SHARES, is_share
-from sentdist.recipe.corpora.relations import LinksSection
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.recipe.tasks import TASK_GROUPS
@@ -114,7 +114,7 @@ class Runtime(Frozen):
     recompute_layers: bool = False  # keep only the input of each transformer layer and recompute the rest in the backward pass
     zero_stage: Annotated[int, Field(ge=0, le=3)] = 0  # ZeRO sharding of optimizer, gradients and weights over workers; 0: none
     max_concurrent_trials: Annotated[int, Field(ge=1)] | None = None  # None: as many as the cluster can run at once
-    max_failures: Annotated[int, Field(ge=0)] = 1  # tolerated losses of processes or hosts per stage without progress; announced ones: 5
+    max_failures: Annotated[int, Field(ge=0)] = 20  # how often a stage is built again after its process or host was lost
     checkpoint_every_s: Annotated[float, Field(gt=0)] = 120.0  # seconds between two checkpoints of a training
     log_every: Annotated[int, Field(ge=1)] = 5  # optimizer steps between two points of a learning curve
     tokens_per_batch: Annotated[int, Field(ge=512)] | None = None  # when encoding; None: 4,096 on a CPU, 32,768 on a GPU

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from sentdist.corpora import CORPORA, AnyCorpus
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora import CORPORA, AnyCorpus
 from sentdist.recipe.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, TaskPrompts, Training, View
 from sentdist.recipe.stage import Processes, Purpose, Stage, slug

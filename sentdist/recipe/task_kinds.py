@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from sentdist.corpora.relations import LinkTask
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora.relations import LinkTask
 from sentdist.recipe.specs import OwnRows, Task, TextRole
 from sentdist.recipe.tasks import TASKS, TaskCard
 
@@ -274,7 +274,7 @@ TASK_KINDS: dict[str, TaskKind] = {
             measures_in_table=("acc@1", "acc@3", "acc@5", "map", "mrr", "ndcg@10"),
             own=(
                 "`NAME_docs` (`doc_id`, `text`, `title`), `NAME_queries` (`query_id`, `query`, optional `group`), `NAME_qrels` "
-                "(`query_id`, `doc_id`, `relevance`), each a file; or a folder or zip in BEIR format"
+                "(`query_id`, `doc_id`, `relevance`), each a file; or a folder in BEIR format"
             ),
             chooses=True, has_documents=True, has_queries=True, make=_pinned, encodes=_two_each,
         ),

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal, assert_never
 
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import LONGEST_VALUE, RecipeError, did_you_mean, one_line, similar_names
 from sentdist.files import TABLES
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import Shape, Task
 from sentdist.recipe.task_kinds import TASK_KINDS, DevTask, TaskKind, TripletTask, have_mean

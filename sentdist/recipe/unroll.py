@@ -10,6 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from sentdist.corpora import AnyCorpus, CorpusSection
+from sentdist.corpora.kind import Planning
+from sentdist.corpora.own import OwnSection
+from sentdist.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.errors import LONGEST_VALUE, RecipeError, brief, counted, one_line
 from sentdist.recipe.checks import (
     check_batch,
@@ -29,10 +33,6 @@ from sentdist.recipe.checks import (
     settled,
     unheeded,
 )
-from sentdist.recipe.corpora import AnyCorpus, CorpusSection
-from sentdist.recipe.corpora.kind import Planning
-from sentdist.recipe.corpora.own import OwnSection
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus, link_task
 from sentdist.recipe.dotted import short_names, with_path
 from sentdist.recipe.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.recipe.recipe import Recipe, check_method_in_path, recipe_from_values

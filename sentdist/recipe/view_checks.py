@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from sentdist.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.errors import RecipeError
 from sentdist.families import POOLINGS, PoolingName
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.channels import Channels, mismatch_of_channels
 from sentdist.recipe.checks import UNTOUCHED, inputs_of
-from sentdist.recipe.corpora.relations import LinkTask, RelationalCorpus
 from sentdist.recipe.objectives import AnyObjective, Sum, has_field, names_where, terms_of, value_of
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.sections import Method

@@ -8,9 +8,9 @@ from typing import Any, Literal, NoReturn, get_args, get_origin
 
 import yaml
 
+from sentdist.corpora import SECTION_KINDS, SECTIONS
 from sentdist.errors import LONGEST_VALUE, RecipeError, brief, counted, did_you_mean, first_line, near, one_line
 from sentdist.frozen import NAME, ONE_LINE, Frozen
-from sentdist.recipe.corpora import SECTION_KINDS, SECTIONS
 from sentdist.recipe.objectives import OBJECTIVE_NAMES, OBJECTIVES, Sum
 from sentdist.recipe.stage import Json
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from sentdist.corpora.graded import GradedCorpus
+from sentdist.corpora.relations import RelationalCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.objectives.regression import Regression
-from sentdist.recipe.corpora.graded import GradedCorpus
-from sentdist.recipe.corpora.relations import RelationalCorpus
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.specs import View
 from sentdist.recipe.stages import Train

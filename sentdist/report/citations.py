@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from importlib import resources
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import DataError
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import OBJECTIVES, terms_of
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Stage, topological

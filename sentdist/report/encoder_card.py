@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from sentdist.corpora import CORPORA
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import StoreError
-from sentdist.recipe.corpora import CORPORA
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.specs import EncoderSpec, View
 from sentdist.recipe.stage import Json, as_number, canonical_fields, topological

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.files import drop_remedy, read_parquet
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Overlap, Scores, Train
 from sentdist.recipe.task_kinds import ScoredTask

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_parquet
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import Sum, phi_of, terms_of
 from sentdist.recipe.specs import EncoderSpec, Regularizers, View
 from sentdist.recipe.stage import Json, as_number

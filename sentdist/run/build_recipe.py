@@ -14,11 +14,11 @@ from sentdist.errors import SentdistError, counted, named
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
-from sentdist.run.board.events import StageEvent, progress_event
+from sentdist.run.events import StageEvent, progress_event
 from sentdist.run.plan_facts import Show, SweepProgress, disk_estimate, progress_of
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import check_precisions
+from sentdist.stages.devices import check_precisions
 from sentdist.stages.local import build_past_failures
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
@@ -114,7 +114,7 @@ class RayBackend(Backend):
         return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
-        from sentdist.run.board.client import stop_sweeps
+        from sentdist.run.client import stop_sweeps
 
         stop_sweeps(sweep)
 

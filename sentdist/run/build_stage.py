@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import time
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import explain_disk_errors, named
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.board.diagnosis import Heartbeats
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.submissions import EventSink, Submission
-from sentdist.run.board.watchdog import end_of, may_be_a_lost_peer
-from sentdist.run.demand import stage_demand
-from sentdist.run.training.checkpoints import forget_finished
+from sentdist.run.checkpoints import forget_finished
+from sentdist.run.events import StageEvent
+from sentdist.run.losses import end_of, may_be_a_lost_peer
+from sentdist.run.resources import stage_demand
+from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.context import inputs_watched
 from sentdist.stages.local import build_in_process
 from sentdist.store.store import Artifact
@@ -65,24 +64,19 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     demand = stage_demand(stage, context.runtime)
     match stage:
         case Train() | Rung():
-            from sentdist.run.training.rank import train_as_first_rank
+            from sentdist.run.rank import train_as_first_rank
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
-        case Bank() | Targets() if demand.way == "pool" and sink.order is not None:
-            from sentdist.run.training.worker_group import shards_in_group
+        case Bank() | Targets() if demand.way == "group":
+            from sentdist.run.group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
-        case Bank() | Targets() if demand.way == "pool":
-            from sentdist.run.parallel.shards import build_over_workers
+    assert demand.way == "task", f"no worker group builds stages of kind {stage.kind}"
+    if isinstance(stage, CorpusStage) and not stage.uses_gpu:
+        return build_in_process(stage, context)
+    from sentdist.run.reserved import use_reserved
+    from sentdist.stages.memory import explain_full_gpu
 
-            return build_over_workers(stage, context, sink=sink)
-    assert demand.way == "task", f"no worker group or pool builds stages of kind {stage.kind}"
-    with Heartbeats(stage, sink):
-        if isinstance(stage, CorpusStage) and not stage.uses_gpu:
-            return build_in_process(stage, context)
-        from sentdist.run.reserved import use_reserved
-        from sentdist.stages.gpu_memory import explain_full_gpu
-
-        use_reserved(demand)
-        with explain_full_gpu(stage, context):
-            return build_in_process(stage, context)
+    use_reserved(demand)
+    with explain_full_gpu(stage, context):
+        return build_in_process(stage, context)

@@ -120,7 +120,7 @@ import torch
 from sentdist.stages.devices import why_unusable
 print(why := why_unusable() or "")
 if not why:
-    from sentdist.kernels.fused_attention import has_flash, why_kernels_unavailable
+    from sentdist.kernels.flat_attention import has_flash, why_kernels_unavailable
     print(why_kernels_unavailable(torch.device("cuda")) or "")
     print("flash" if has_flash(torch.device("cuda"), torch.bfloat16, 64) else "")
 """

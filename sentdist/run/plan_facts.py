@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import counted, duration
 from sentdist.files import disk_size
 from sentdist.learning.bank_shape import bank_bytes
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.dotted import short_names
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage, topological
@@ -17,16 +17,16 @@ from sentdist.recipe.stages import Bank, Scores, Targets, Train
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
-from sentdist.stages.planning.device_forecast import Devices, Parameters, device_forecast, operations_of
-from sentdist.stages.planning.worker_memory import EncoderSize, size_of
+from sentdist.stages.memory import EncoderSize, size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED, Forecast
 
 TELLS = 0.1  # share of the work after which the remaining time can be estimated
 SILENCE_S = 20.0  # without a line; then a line tells what still runs
 MOST_NAMED = 3  # stages in a line
-ENDS = ("finished", "failed", "lost")
+NOTHING_RUNS = "nothing runs: processes are being started, or wait for free CPUs or GPUs (`ray status`)"
+ENDS = ("finished", "failed", "lost", "retry")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ class SweepProgress:
         self._last_line = now
         stages = [f"{one.stage} ({', '.join(filter(None, (one.said, duration(now - one.since))))})" for one in self.running.values()]
         others = f" and {counted(len(stages) - MOST_NAMED, 'other stage')}" if stages[MOST_NAMED:] else ""
-        said = f"still at work: {', '.join(stages[:MOST_NAMED])}{others}" if stages else "processes are being started; nothing runs yet"
+        said = f"still at work: {', '.join(stages[:MOST_NAMED])}{others}" if stages else NOTHING_RUNS
         return f"{time.strftime('%H:%M:%S')}  {self._counted}  {said}"
 
     @property
@@ -302,28 +302,24 @@ class PlannedStage:
     mentions: int  # number of trials that need it
     sentences: int  # upper bound of the sentences that it trains on or encodes
     seconds: float | None  # remaining time at the speed of earlier runs in this store; None without them, or if the kind has no forecast
-    gpu_hours: float | None  # remaining hours on the given GPUs; None without GPUs
     bytes: int  # bytes still to write
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanFacts:
-    """A plan in numbers; `seconds`, `gpu_hours` and `bytes` are sums over its stages."""
+    """A plan in numbers; `seconds` and `bytes` are sums over its stages."""
 
     recipe: str
     trials: tuple[PlannedTrial, ...]
     stages: tuple[PlannedStage, ...]
     seconds: float | None
-    gpus: str | None  # the given GPUs; None without
-    gpu_hours: float | None
-    seconds_on_gpus: float | None  # remaining time if all given GPUs are used
     bytes: int
     checkpoint_bytes: int  # bytes of checkpoints during training
     free_bytes: int | None  # free bytes of the store; None if it does not report them
 
 
-def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices | None, parameters: Parameters) -> PlanFacts:
-    """Compare a plan with its store and return the numbers. devices: None for no forecast on GPUs."""
+def plan_facts(plan: Plan, context: Context, ahead: Forecast) -> PlanFacts:
+    """Compare a plan with its store and return the numbers."""
     missing = frozenset(stage.key for stage in plan.stages) - ahead.finished
     speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
     sizes = encoder_sizes(plan.stages, context)
@@ -339,7 +335,6 @@ def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices |
             mentions=plan.mentions[stage.key],
             sentences=sentences,
             seconds=0.0 if not is_left else None if speed is None else sentences / speed,
-            gpu_hours=None if devices is None else devices.hours(operations_of(stage, plan, parameters) if is_left else 0.0),
             bytes=bytes_of(stage, plan, sizes) if is_left else 0,
         )
 
@@ -355,16 +350,12 @@ def plan_facts(plan: Plan, context: Context, ahead: Forecast, devices: Devices |
         )
         for one in plan.trials
     )
-    whole = None if devices is None else device_forecast(plan, devices, parameters, missing=missing)
     written = disk_estimate(plan, context, missing)
     return PlanFacts(
         recipe=plan.recipe.name,
         trials=tuple(trials),
         stages=tuple(map(planned, plan.stages)),
         seconds=ahead.seconds,
-        gpus=None if devices is None else f"{devices.count}x{devices.name}",
-        gpu_hours=None if whole is None else whole.gpu_hours,
-        seconds_on_gpus=None if whole is None else whole.seconds,
         bytes=written.encoders + written.others,
         checkpoint_bytes=written.checkpoints,
         free_bytes=context.store.free_bytes(),

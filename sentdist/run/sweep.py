@@ -17,23 +17,30 @@ from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import most_at_once, topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.run.board.client import BoardClient, printed_events
-from sentdist.run.board.submissions import Submission
 from sentdist.run.build_stage import build_stage
-from sentdist.run.capacity import Capacity, capacity, gpu_types_note, left_out_line, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.run.checkpoints import forget_finished
+from sentdist.run.client import BoardClient, printed_events
 from sentdist.run.cluster.connection import cause_of, connect_to_drive
-from sentdist.run.cluster.nodes import ClusterNodes, cluster_growth, old_gpu_of, smallest_gpu
-from sentdist.run.demand import gpu_memory_note, gpus_line
 from sentdist.run.plan_facts import Show, disk_estimate, progress_of
+from sentdist.run.resources import (
+    Capacity,
+    ClusterNodes,
+    capacity,
+    cluster_growth,
+    gpu_memory_note,
+    gpus_line,
+    old_gpu_of,
+    share_of_a_gpu,
+    with_devices,
+    with_gpu_type,
+)
+from sentdist.run.submissions import Submission
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
-from sentdist.run.training.checkpoints import forget_finished
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import check_precisions
-from sentdist.stages.planning.worker_memory import (
+from sentdist.stages.devices import check_precisions
+from sentdist.stages.memory import (
     TOKENS_PER_SENTENCE,
-    embedding_widths,
     gpu_bytes,
-    planned_bank_bytes,
     size_of,
     worker_bytes,
 )
@@ -106,7 +113,6 @@ class ClusterAllocation:
             tracker=tracker,
             trainings_at_once=self.capacity.trainings_at_once,
             sweep=name,
-            may_have=self.growth.may_have,
         )
 
 
@@ -155,7 +161,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork 
     growth = cluster_growth()
     nodes = with_gpu_type(growth.nodes, context.runtime)
     context = replace(context, runtime=with_devices(context.runtime, nodes))
-    on_host, on_gpu = _largest_worker(plan, context, to_build, gpu_memory=smallest_gpu(nodes))
+    on_host, on_gpu = _largest_worker(plan, context, to_build)
     note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
     context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
     left = (stage for stage in plan.stages if stage.key in to_build)
@@ -164,9 +170,8 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork 
     bounds = (work or GpuWork()).bounds(offered)
     limited_by = min(bounds, key=lambda bound: bounds[bound])
     at_once = int(bounds[limited_by]) * context.runtime.most_workers
-    devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=limited_by)
-    devices += left_out_line(context.runtime, growth.nodes)
-    notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)
+    devices = gpus_line(context.runtime, growth.nodes, workers_at_once=at_once)
+    notes = tuple(one for one in (note, growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 
@@ -220,16 +225,13 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, to_build: Set[str], *, gpu_memory: float = math.inf) -> tuple[float, float]:
-    """Bytes of host and GPU memory of a worker of the largest training that is left. gpu_memory: bytes of the GPU."""
+def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[float, float]:
+    """Bytes of host and GPU memory of a worker of the largest training that is left."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
-    widths = embedding_widths(trainings, context)
 
     def on_gpu(stage: Train) -> float:
-        size = sizes[stage.encoder]
-        in_banks = planned_bank_bytes(stage, plan.rows, widths)
-        return gpu_bytes(stage, size, context.runtime, bank_bytes=in_banks, gpu_memory=gpu_memory, tokens=tokens(stage))
+        return gpu_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens(stage))
 
     def on_host(stage: Train) -> float:
         return worker_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens(stage))

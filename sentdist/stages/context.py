@@ -12,19 +12,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-import pyarrow as pa
-
 from sentdist import machine
-from sentdist.data.own.rows import OwnFile, read_groups, read_queries, read_rows
-from sentdist.data.own.split import SIDES
-from sentdist.data.retrieval import Retrieval
-from sentdist.data.sources.mirror import copy_into_mirror, data_folder
-from sentdist.errors import ArtifactLost, DataError, StoreError
+from sentdist.data.mirror import data_folder
+from sentdist.errors import ArtifactLost, StoreError
 from sentdist.kernels.cpp_library import used_kernels
 from sentdist.recipe.sections import Runtime
-from sentdist.recipe.specs import EncoderSpec, OwnRows
+from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json, Stage
-from sentdist.store.copies import VerifiedFiles
 from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -45,49 +39,7 @@ class Context:
         return data_folder(self.data_root)
 
 
-def read_own(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> pa.Table:
-    """Return the rows of a split (train, dev or test); raise DataError as `read_rows` and `place_of`."""
-    return read_rows(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def own_groups(
-    name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None
-) -> tuple[str, ...]:
-    """Return the groups of the rows of a split, as `read_groups`."""
-    return read_groups(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def own_queries(name: str, own: OwnRows, side: str | None, *, revision: str, folders: Mapping[str, str], root: Path | None) -> Retrieval:
-    """Return the rows of a split as queries and documents; raise DataError as `read_own`."""
-    return read_queries(name, place_of(name, revision, folders, root), _file(own), SIDES.index(side or ""), revision=revision)
-
-
-def place_of(name: str, revision: str, folders: Mapping[str, str], root: Path | None) -> Path | None:
-    """Return the path of a file; None for a hub data set.
-
-    Args:
-        folders: Revision -> folder, of files given by path; others are below the data root.
-
-    Raises:
-        DataError: the run was not planned with this file.
-    """
-    if name.startswith("hub:"):
-        return None
-    if revision in folders:
-        return Path(folders[revision]) / name
-    if root is None:
-        raise DataError(
-            where=name, found="no such file in this run", expected=f"the file with content {revision}", remedy="Plan with corpus.file."
-        )
-    copy_into_mirror(name, root)
-    return root / name
-
-
-def _file(own: OwnRows) -> OwnFile:
-    return OwnFile(**own.model_dump(exclude={"separator", "has_header"}))
-
-
-InUse = dict[str, tuple[ArtifactStore, Artifact, VerifiedFiles]]  # by folder
+InUse = dict[str, tuple[ArtifactStore, Artifact]]  # by folder
 _in_use: list[InUse] = []  # of each stage that this process builds; one may build another one that it needs
 
 
@@ -117,14 +69,14 @@ def inputs_watched(used: InUse | None = None) -> Iterator[None]:
 def note_input(store: ArtifactStore, artifact: Artifact, folder: Path) -> None:
     """Note that the files of an artifact, in `folder`, are read from now on."""
     for used in _in_use:
-        used.setdefault(str(folder), (store, artifact, VerifiedFiles(folder, artifact.record.files)))
+        used[str(folder)] = (store, artifact)
 
 
 def check_inputs() -> None:
     """Raise ArtifactLost if a watched input changed; call it before publishing what was made from them."""
     for used in _in_use:
-        for store, artifact, use in used.values():
-            store.check_unchanged(artifact, use)
+        for folder, (store, artifact) in used.items():
+            store.check_unchanged(artifact, Path(folder))
 
 
 def lost_input() -> ArtifactLost | None:

@@ -6,14 +6,14 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors, tells_of_disk
 from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def build_in_process(stage: Stage, context: Context) -> Artifact:
     # torch and transformers take seconds to import, so each kind of stage imports its own body.
     match stage:
         case CorpusStage():
-            from sentdist.stages.corpora import build_corpus_stage
+            from sentdist.stages.text_stages import build_corpus_stage
 
             return build_corpus_stage(stage, context)
         case Bank() | Targets():

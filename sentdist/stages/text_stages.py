@@ -1,23 +1,24 @@
-"""Compare training corpora and dev sets with test sets (overlaps), and count tags and words of a corpus (targets)."""
+"""Build corpora, compare them and dev sets with test sets (overlaps), and count tags and words of a corpus (targets)."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.corpora.kind import CorpusStage, Reading
 from sentdist.data.augmentation import nltk_folder
-from sentdist.data.corpus import OpenedCorpus
+from sentdist.data.corpus import OpenedCorpus, build_corpus
 from sentdist.data.leaks import LeakFinder, Leaks
+from sentdist.data.sources import check_pinned
 from sentdist.data.tagging import FileTargets, Tagger, count_sentences, load_tagger, write_counts, write_targets
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Overlap, Targets
@@ -27,10 +28,46 @@ from sentdist.stages.context import Context, commit, folder_of
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import Artifact
 
+if TYPE_CHECKING:
+    import torch
+
 ITEMS = "items.parquet"
 SCHEMA = pa.schema(
     [("task", pa.string()), ("item", pa.int64()), *((name, pa.string()) for name in ("level", "one", "other", "train_one", "train_other"))]
 )
+
+
+def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
+    """Read the sources, number their unique sentences, and commit ids and sentences as memory-mappable tables.
+
+    Raises:
+        DataError: the sources make no corpus, or their content has changed since planning.
+    """
+    started = time.perf_counter()
+    root = context.data_folder
+    for part in stage.sources:
+        if part.own is None:  # the reader of a user file checks its content
+            check_pinned(part.source, part.source_revision, data_root=root)
+    read = stage.read(Reading(root=root, folders=context.folders, device=partial(_device, context)))
+    with context.store.staged() as folder:
+        facts = build_corpus(
+            read.table,
+            columns=read.columns,
+            values=read.values,
+            folder=folder,
+            limit=read.limit,
+            seed=read.limit_seed,
+            add_reversed=read.add_reversed,
+            num_positives=stage.num_positives,
+            where=f"corpus {stage.label}",
+        )
+        return commit(stage, folder, context, seconds=time.perf_counter() - started, results=asdict(facts) | read.facts)
+
+
+def _device(context: Context) -> torch.device:
+    from sentdist.stages.devices import device_of  # brings torch
+
+    return device_of(context.runtime)
 
 
 def build_overlaps(plan: Plan, context: Context) -> list[Artifact]:

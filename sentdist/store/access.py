@@ -1,16 +1,12 @@
-"""Open the root of a store, translate errors of its file system to StoreError, and warn if it does not answer."""
+"""Open the root of a store and translate errors of its file system to StoreError."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import re
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyarrow import fs
@@ -18,60 +14,6 @@ from pyarrow import fs
 from sentdist.errors import NO_RIGHT, WORDS, StoreError, os_error_of, words_for
 from sentdist.files import disk_size
 from sentdist.text import opened_as, without_secrets
-
-TELL_AFTER_S = 60.0  # without an answer
-SLOWEST_S = 600.0  # maximum interval between two lines about the same wait; intervals grow up to it
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(kw_only=True)
-class _Wait:
-    shown: str
-    since: float
-    tell_at: float
-
-
-_waits: dict[int, _Wait] = {}  # by thread; removed when answered
-_watcher: list[threading.Thread] = []
-_beginning = threading.Lock()
-
-
-@contextmanager
-def warn_if_silent(shown: str) -> Iterator[None]:
-    """Log warnings if a store does not answer this thread within the context; for small requests only, since large ones take long."""
-    with _beginning:
-        if not _watcher:
-            _watcher.append(threading.Thread(target=_watch, name="sentdist-store-silence", daemon=True))
-            _watcher[0].start()
-    now, thread = time.monotonic(), threading.get_ident()
-    outer = _waits.get(thread)
-    _waits[thread] = _Wait(shown=shown, since=now, tell_at=now + TELL_AFTER_S)
-    try:
-        yield
-    finally:
-        if outer is None:
-            del _waits[thread]
-        else:
-            _waits[thread] = outer
-
-
-def _watch() -> None:
-    while True:
-        time.sleep(TELL_AFTER_S / 30)
-        now = time.monotonic()
-        for wait in list(_waits.values()):
-            if now >= wait.tell_at:
-                waited = now - wait.since
-                wait.tell_at = now + min(waited, SLOWEST_S)
-                log.warning(
-                    "The store %s has not answered for %.0f s. Its disk or file server is unavailable or overloaded; work continues when "
-                    "it answers. To stop now: kill -9 %d. Finished work is kept.",
-                    wait.shown,
-                    waited,
-                    os.getpid(),
-                )
-
 
 REASONS: dict[int | None, str] = {
     **WORDS,
@@ -119,26 +61,20 @@ def open_root(root: str) -> tuple[fs.FileSystem, str]:
 
 
 @contextmanager
-def reading(root: str, *, awaited: bool = False) -> Iterator[None]:
-    """Convert OSErrors while a store is read to StoreError.
-
-    Args:
-        awaited: For small requests: log a warning if the store does not answer. Object stores time out, disks and file servers may not.
-    """
+def reading(root: str) -> Iterator[None]:
+    """Convert OSErrors while a store is read to StoreError."""
     try:
-        with warn_if_silent(root) if awaited else nullcontext():
-            yield
+        yield
     except OSError as error:
         remedy = "Check the address, the network and the credentials. Finished work is kept; run it again."
         raise StoreError(where=root, found=reason_of(error), expected="a store that can be read", remedy=remedy) from error
 
 
 @contextmanager
-def writing(root: str, *, awaited: bool = False) -> Iterator[None]:
-    """Convert OSErrors while a store is written to StoreError. awaited: as for `reading`."""
+def writing(root: str) -> Iterator[None]:
+    """Convert OSErrors while a store is written to StoreError."""
     try:
-        with warn_if_silent(root) if awaited else nullcontext():
-            yield
+        yield
     except OSError as error:
         raise not_written(root, error) from error
 

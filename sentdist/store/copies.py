@@ -10,7 +10,6 @@ import tempfile
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from pyarrow import fs
@@ -101,29 +100,8 @@ def _num_bytes(copy: Path) -> int:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Stamp:
-    """Times and size of a file; they differ after a change."""
-
-    modified_ns: int
-    changed_ns: int
-    num_bytes: int
-
-    @classmethod
-    def of(cls, status: os.stat_result) -> _Stamp:
-        return cls(modified_ns=status.st_mtime_ns, changed_ns=status.st_ctime_ns, num_bytes=status.st_size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Mark:
-    """A verified file: its checksum, and its times and size then."""
-
-    checksum: FileChecksum
-    stamp: _Stamp
-    inode: int
-
-
-_whole: dict[str, _Mark] = {}  # by path
+_Seen = tuple[FileChecksum, int, int, int]  # checksum of a verified file; its times of modification and change, and its size then
+_whole: dict[str, _Seen] = {}  # by path
 
 
 def forget() -> None:
@@ -133,50 +111,17 @@ def forget() -> None:
 
 def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
     """Return `damage_of` for the files that are not verified by this process, or have changed since."""
-    unseen = [name for name in names if not _is_as_seen(folder / name, checksums[name])]
-    before = {name: status for name in unseen if (status := _status(folder / name)) is not None}  # what changes while it is read is noticed
+    now = {name: _seen(folder / name, checksums[name]) for name in names}  # before reading: what changes meanwhile is noticed later
+    unseen = {name: seen for name, seen in now.items() if seen is None or _whole.get(str(folder / name)) != seen}
     damage = damage_of(folder, checksums, unseen)
     if damage is None:
-        _whole.update(
-            {str(folder / name): _Mark(checksum=checksums[name], stamp=_Stamp.of(one), inode=one.st_ino) for name, one in before.items()}
-        )
+        _whole.update({str(folder / name): seen for name, seen in unseen.items() if seen is not None})
     return damage
 
 
-class VerifiedFiles:
-    """Verified files below a folder that are in use; `change` detects later changes.
-
-    Files may be memory-mapped, so a file replaced by an equal one counts as changed. Marks are copied, because the new file may be verified
-    meanwhile.
-    """
-
-    def __init__(self, folder: Path, names: Iterable[str]) -> None:
-        self.folder = folder
-        self._marks = {name: _whole[path] for name in names if (path := str(folder / name)) in _whole}
-
-    def change(self) -> str | None:
-        """Describe the first file that was changed, replaced or moved; None if none was. Files with other times are read again."""
-        for name, mark in self._marks.items():
-            status = _status(self.folder / name)
-            if status is None:
-                return f"{name}: moved away while it was read"
-            if (stamp := _Stamp.of(status)) == mark.stamp:
-                continue
-            if status.st_ino != mark.inode:
-                return f"{name}: replaced while it was read"
-            if damage_of(self.folder, {name: mark.checksum}, [name]) is not None:
-                return f"{name}: changed while it was read"
-            self._marks[name] = _Mark(checksum=mark.checksum, stamp=stamp, inode=mark.inode)
-        return None
-
-
-def _is_as_seen(path: Path, checksum: FileChecksum) -> bool:
-    seen, status = _whole.get(str(path)), _status(path)
-    return seen is not None and status is not None and seen.checksum == checksum and seen.stamp == _Stamp.of(status)
-
-
-def _status(path: Path) -> os.stat_result | None:
+def _seen(path: Path, checksum: FileChecksum) -> _Seen | None:
     try:
-        return os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return checksum, status.st_mtime_ns, status.st_ctime_ns, status.st_size

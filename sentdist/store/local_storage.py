@@ -21,7 +21,7 @@ from pyarrow import fs
 
 from sentdist.errors import StoreError
 from sentdist.files import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
-from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, warn_if_silent, writing
+from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, writing
 from sentdist.store.record import RECORD, Record, damage_of
 from sentdist.store.storage import Storage, refuse_other_size
 
@@ -114,7 +114,7 @@ class LocalStorage(Storage):
         return f"{self._base}/{place}"
 
     def reading(self) -> AbstractContextManager[None]:
-        return reading(self._shown, awaited=True)
+        return reading(self._shown)
 
     def make_folder(self, path: Path) -> None:
         """Make a folder of the store with its parents, synced to disk.
@@ -167,10 +167,9 @@ class LocalStorage(Storage):
 
     def write(self, place: str, content: bytes) -> None:
         path = self._base / place
-        with warn_if_silent(self._shown):
-            self.make_folder(path.parent)
-            with whole_file(path, synced=True) as part:
-                part.write_bytes(content)
+        self.make_folder(path.parent)
+        with whole_file(path, synced=True) as part:
+            part.write_bytes(content)
 
     def append_line(self, place: str, line: str, *, size: int | None) -> int:
         path = self._base / place
@@ -206,7 +205,7 @@ class LocalStorage(Storage):
     @contextmanager
     def staged(self) -> Iterator[Path]:
         with ExitStack() as stack:
-            with writing(self._shown, awaited=True):
+            with writing(self._shown):
                 folder = stack.enter_context(self.scratch("staged", mode=0o777))
             with disk_errors_of_store(self._base, shown=self._shown):
                 yield folder

@@ -139,7 +139,7 @@ class ObjectStorage(Storage):
     @contextmanager
     def staged(self) -> Iterator[Path]:
         with ExitStack() as stack:
-            with writing(tempfile.gettempdir(), awaited=True):
+            with writing(tempfile.gettempdir()):
                 folder = stack.enter_context(self.scratch("staged", mode=0o777))
             with disk_errors_of_store(folder, shown=self._shown):
                 yield folder

@@ -18,7 +18,7 @@ from sentdist.errors import ArtifactLost, StoreError, listed
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import STAGES
 from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
-from sentdist.store.copies import VerifiedFiles, damage_unless_verified
+from sentdist.store.copies import damage_unless_verified
 from sentdist.store.local_storage import STAGING, LocalStorage
 from sentdist.store.object_storage import ObjectStorage
 from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, checksums_below, damage_of_content, near_artifact
@@ -30,8 +30,6 @@ RUNNING = "running"  # checkpoints of unfinished trainings, by key
 ASIDE = ".aside"  # damaged artifacts, kept for inspection; `sentdist store gc` removes them
 
 log = logging.getLogger(__name__)
-
-_stuck: dict[str, str] = {}  # unreadable records that cannot be moved aside, and why
 
 
 class ArtifactStore:
@@ -68,12 +66,7 @@ class ArtifactStore:
         Raises:
             StoreError: a record of a newer version, or an unusable one that cannot be moved aside and blocks a new build.
         """
-        if (found := self.at(stage.place)) is None and (why := _stuck.get(f"{self.base}/{stage.place}")):
-            raise StoreError(
-                where=f"{self.shown}/{stage.place}", found=why, expected="a record that can be used, or a folder that can be moved aside",
-                remedy="Ask the owner of the folder to remove it, or use another store.",
-            )  # fmt: skip
-        return found
+        return self.at(stage.place)
 
     def get_all(self, stages: Iterable[Stage]) -> dict[str, Artifact]:
         """Return the artifacts of the finished stages by key, like `get` for each; several records are read at a time."""
@@ -82,7 +75,7 @@ class ArtifactStore:
             return {stage.key: found for stage, found in zip(asked, readers.map(self.get, asked), strict=True) if found is not None}
 
     def at(self, place: str) -> Artifact | None:
-        """Return the artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None if not finished, or unusable."""
+        """Return the artifact at a place such as `train/rcl-minilm-b64-s0-a18b8d064910`; None and raises as `get`."""
         content = self.files.content(f"{place}/{RECORD}")
         try:
             record = None if content is None else Record.read(content)
@@ -93,7 +86,6 @@ class ArtifactStore:
         except ValueError as error:  # also of json and pydantic
             self._set_unreadable_aside(place, content or b"", error)
             return None
-        _stuck.pop(f"{self.base}/{place}", None)
         return None if record is None else Artifact(record=record, uri=self.files.uri(record.files_place))
 
     def each_at(self, places: Iterable[str]) -> Iterator[Artifact | None]:
@@ -196,20 +188,18 @@ class ArtifactStore:
             raise self._set_lost_aside(artifact, damage)
         return folder
 
-    def check_unchanged(self, artifact: Artifact, use: VerifiedFiles) -> None:
-        """Check that the files from `folder`, which this process may have read since, have not changed.
+    def check_unchanged(self, artifact: Artifact, folder: Path) -> None:
+        """Check that the files in a folder from `folder`, which this process has read since, have not changed.
 
         Raises:
-            ArtifactLost: a file was changed, replaced or moved. The artifact is moved aside; a changed copy of a remote artifact stays for
-                other processes, and is copied again when `folder` finds it damaged.
+            ArtifactLost: a file was changed or moved. The artifact is moved aside; of a remote artifact, `folder` copies it again.
         """
-        with reading(self.shown):
-            change = use.change()
-        if change is not None and self.is_shared:
-            raise self._set_lost_aside(artifact, change)
-        if change is not None:
-            raise self._lost(artifact.record.place, f"{change} (of its copy {use.folder})", remedy="The stage that reads it starts again.")
-        self.storage.keep(use.folder)
+        damage = self._damage(artifact, folder, ())
+        if damage is not None and self.is_shared:
+            raise self._set_lost_aside(artifact, damage)
+        if damage is not None:
+            raise self._lost(artifact.record.place, f"{damage} (of its copy {folder})")
+        self.storage.keep(folder)
 
     def damage(self, artifact: Artifact) -> str | None:
         """Describe the first damaged file of an artifact, reading all again; None if all are as written. Changes nothing.
@@ -306,8 +296,8 @@ class ArtifactStore:
         if self.files.content(f"{place}/{RECORD}") != content:
             return
         reason = f"its {RECORD} cannot be used: {len(content)} bytes, {str(error).splitlines()[0]}"
-        outcome, path = self.set_aside(place, reason), f"{self.base}/{place}"
-        if path not in _stuck:
-            log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, outcome)
+        outcome = self.set_aside(place, reason)
         if self.files.content(f"{place}/{RECORD}") == content:
-            _stuck[path] = f"{reason}; {outcome}"
+            remedy = "Ask the owner of the folder to remove it, or use another store."
+            raise StoreError(where=f"{self.shown}/{place}", found=f"{reason}; {outcome}", expected="a usable record", remedy=remedy)
+        log.warning("%s/%s: %s; %s. Its stage counts as not finished.", self.shown, place, reason, outcome)

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple, cast
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import AnyObjective, Sum, phi_of
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Shape, Task
 from sentdist.recipe.stage import Json, Stage, canonical_fields

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.objectives.entropy import Entropy
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Train
 from sentdist.store.store import ArtifactStore

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Task, Training
 from sentdist.recipe.stages import Bank, Scores, Train
@@ -68,8 +68,8 @@ class Gated:
         self.store, self.boards = ArtifactStore(folder / "store"), list[Any]()
 
     def open(self, sweep: str = "", tracker: Tracker | None = None) -> Any:
-        from sentdist.run.board.client import BoardClient
-        from sentdist.run.board.submissions import Submission
+        from sentdist.run.client import BoardClient
+        from sentdist.run.submissions import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or Tracker())
         self.boards.append(BoardClient(submission, _toy_body(self.log, self.gate, self.broken), patience_s=0.5))
@@ -153,7 +153,7 @@ def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
     import ray
 
-    from sentdist.run.board.client import stop_sweeps
+    from sentdist.run.client import stop_sweeps
 
     first, second = gated.open("first"), gated.open("second")
     with gated.callers() as pool:

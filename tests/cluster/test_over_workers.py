@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
-import pyarrow as pa
 import pytest
-from moto.server import ThreadedMotoServer
 from typer.testing import CliRunner
 
-from sentdist.data.corpus import write_corpus
 from sentdist.data.texts import open_texts
-from sentdist.errors import DataError, ResourceError, StoreError
-from sentdist.learning.bank import FileBank
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.errors import DataError, ResourceError
 from sentdist.recipe.sections import Runtime
-from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import Artifact, ArtifactStore
-from tests.cluster.artificial_banks import bank_stage
 from tests.support.tasks_data import stage_of, write_table
 
 ROWS_PER_TILE, DEPTH = 50, 12
@@ -62,46 +50,10 @@ def _scores(artifact: Artifact) -> dict[str, object]:
     return {name: value for name, value in artifact.record.results.items() if isinstance(value, float)}
 
 
-SENTENCES = 1100  # three shards for two workers, the last one short
-STAGE: Bank = bank_stage(0, dtype="float32").model_copy(update={"max_length": 20})
-
-
-def _with_inputs(store: ArtifactStore, encoder: Path) -> Context:
-    """A store in which the corpus and the entropy encoder of the stage are finished."""
-    words = ["a man", "a woman", "the dog", "runs", "sings", "in the house", "near the street"]
-    draw = np.random.default_rng(0)
-    sentences = [f"{' '.join(draw.choice(words, size=1 + number % 9))}" for number in range(SENTENCES)]
-    ids = np.arange(SENTENCES, dtype=np.int32).reshape(2, -1)
-    _commit(store, STAGE.corpus, lambda folder: write_corpus(folder, ids_CR=ids, sentences=iter([pa.array(sentences)])))
-    _commit(store, STAGE.encoder, lambda folder: shutil.copytree(encoder, folder, dirs_exist_ok=True))
-    return Context(store=store, runtime=RUNTIME)
-
-
-def _commit(store: ArtifactStore, stage: RowsCorpus | Train, write: object) -> Artifact:
-    assert callable(write)
-    with store.staged() as folder:
-        write(folder)
-        return store.commit(stage, folder, seconds=0.0, runtime={}, environment={}, results={})
-
-
-@pytest.fixture(scope="module")
-def object_store() -> Iterator[ArtifactStore]:
-    """An S3-compatible server in this process. The address carries the credentials, because the workers were started before it."""
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    client = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id="key", aws_secret_access_key="secret")
-    client.create_bucket(Bucket="artifacts")
-    yield ArtifactStore(f"s3://key:secret@artifacts/{uuid.uuid4().hex}?scheme=http&region=us-east-1&endpoint_override={host}:{port}")
-    client.close()
-    server.stop()
-
-
 def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
-    from sentdist.run.parallel.embed import embed_over_workers
+    from sentdist.run.embed import embed_over_workers
     from sentdist.stages.scores.build import build_scores
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
@@ -130,35 +82,13 @@ def test_a_file_is_encoded_over_workers_as_in_one_process(cluster: Any, tiny_enc
     np.testing.assert_allclose(there, here, atol=2e-6)  # as above
 
 
-def test_workers_make_the_bank_of_one_process(cluster: Any, tiny_encoder_dir: Path, object_store: ArtifactStore, tmp_path: Path) -> None:
-    """On an object store; and what a worker raises arrives as it was."""
-    from sentdist.run.parallel.shards import build_over_workers
-    from sentdist.stages.sharded import body_of, build_in_shards
-
-    here, there = (_with_inputs(store, tiny_encoder_dir) for store in (ArtifactStore(tmp_path / "store"), object_store))
-    artifact = build_over_workers(STAGE, there)
-    assert [name for name in artifact.record.files if name.startswith("shards/")] == [f"shards/{number:05d}.npy" for number in range(3)]
-    assert artifact.record.results["num_sentences"] == SENTENCES
-    ids = np.arange(SENTENCES)
-    expected = FileBank([here.store.folder(build_in_shards(STAGE, here, body=body_of(STAGE, here)))]).rows(ids)
-    # Batches are cut at other places, so sums are taken in another order: some float32 roundings (6e-8) of numbers around 1.
-    np.testing.assert_allclose(FileBank([there.store.folder(artifact)]).rows(ids), expected, atol=2e-6)
-    for lost in (STAGE, STAGE.encoder):
-        found = here.store.get(lost)
-        assert found is not None
-        here.store.drop(found)
-    with pytest.raises(StoreError, match="a finished input"):
-        build_over_workers(STAGE, here)
-    assert os.listdir(tmp_path / "store" / ".staging") == []
-
-
 def test_workers_find_what_one_process_finds_also_when_one_is_lost(
     cluster: Any, tiny_encoder_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.recipe.specs import EncoderUse
-    from sentdist.run.parallel.embed import search_over_workers
+    from sentdist.run.embed import search_over_workers
 
     draw = np.random.default_rng(0)
     path = tmp_path / "corpus.txt"

@@ -262,5 +262,5 @@ def _recipe(name: str, encoder: Path, runtime: dict[str, Json]) -> dict[str, Jso
             "rcl": {"objective": {"name": "rcl"}, "bank": "entropy", "phis": [0.01, 0.02]},
         },
         "baseline": "fine_tuned",
-        "runtime": {"checkpoint_every_s": 1.0, "max_failures": 3} | runtime,
+        "runtime": {"checkpoint_every_s": 1.0} | runtime,
     }

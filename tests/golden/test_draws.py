@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sentdist.corpora.premises import group_by_premise
+from sentdist.corpora.triples import RelationSource, held_out_relations, join_relations
 from sentdist.data.augmentation import delete_words
 from sentdist.data.corpus import OpenedCorpus, build_corpus
-from sentdist.data.nli_groups import group_by_premise
-from sentdist.data.own.split import HeldOut, sides_of
-from sentdist.data.relations import RelationSource, held_out_relations, join_relations
 from sentdist.data.retrieval import fold_of_queries
 from sentdist.data.sampler import epoch_batches
+from sentdist.data.split import HeldOut, sides_of
 from sentdist.recipe.specs import Task
 from sentdist.stages.tasks.loaded_task import drawn_rows
 

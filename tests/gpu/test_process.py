@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import TorchEngine
@@ -20,12 +21,11 @@ from sentdist.learning.gather import GPU_BACKEND, _GatherRows
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Learner, Optimization
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.gpu_memory import explain_full_gpu
+from sentdist.stages.memory import explain_full_gpu
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sentdist.kernels.fused_attention import fused_attention, has_flash
+from sentdist.kernels.flat_attention import fused_attention, has_flash
 from sentdist.kernels.grouped_attention import MOST_SENTENCES, grouped_attention, length_groups
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch

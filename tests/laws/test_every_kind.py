@@ -9,8 +9,7 @@ import pytest
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Bank
 from sentdist.run.plan_facts import bytes_beside_weights
-from sentdist.stages.planning.device_forecast import operations_of
-from sentdist.stages.planning.worker_memory import EncoderSize, encoder_size
+from sentdist.stages.memory import EncoderSize, encoder_size
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}
@@ -31,7 +30,6 @@ def test_forecasts_know_every_kind_that_a_plan_has() -> None:
     plan = plan_of_all_kinds()
     for kind in PLANNED:
         stage, computes = one_of_each()[kind], kind in ("train", "bank", "scores")
-        assert (operations_of(stage, plan, lambda encoder: 1e6) > 0) == computes, kind
         assert (stage.num_sentences(plan.rows) > 0) == (kind == "targets" or computes), kind
         assert _written(stage) > 0, kind
 
@@ -42,7 +40,7 @@ def test_forecasts_refuse_what_no_plan_has() -> None:
         stage = one_of_each()[kind]
         for read in (
             _written,
-            lambda stage: operations_of(stage, plan_of_all_kinds(), lambda encoder: 1e6), lambda stage: stage.num_sentences(plan_of_all_kinds().rows),
+            lambda stage: stage.num_sentences(plan_of_all_kinds().rows),
         ):  # fmt: skip
             with pytest.raises(TypeError, match=UNKNOWN):
                 read(stage)

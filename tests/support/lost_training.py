@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from sentdist.run.board.diagnosis import Heartbeat
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.submissions import EventSink
+from sentdist.run.events import StageEvent
+from sentdist.run.submissions import EventSink
 
 
 class HostLost(BaseException):
@@ -26,6 +25,3 @@ class RecordingSink(EventSink):
         self.reported.append(event)
         if event.what == "step" and event.step == self.lost_at:
             raise HostLost
-
-    def beat(self, heartbeat: Heartbeat) -> None:
-        assert heartbeat.key, "whoever watches must know whose it is"

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterable
 from pathlib import Path
 
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Bank, Scores, Train
 from sentdist.recipe.unroll import Plan

@@ -1,12 +1,10 @@
-"""The size of the papers' data and encoders, and what a plan of that size costs."""
+"""The size of the papers' data and encoders."""
 
 from __future__ import annotations
 
 from sentdist.recipe.recipe import load_recipe
 from sentdist.recipe.resolver import Pin
-from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan, unroll
-from sentdist.stages.planning.device_forecast import Devices, device_forecast, parameters_by
 from tests.support.planning import RECIPES, FixedResolver
 
 ROWS = {  # as the papers, or the data's own pages, count them
@@ -28,11 +26,3 @@ class PaperResolver(FixedResolver):
 def paper_plan(name: str, *changes: str) -> Plan:
     """changes: as `--set` takes them."""
     return unroll(load_recipe(RECIPES / "papers" / name, changes), PaperResolver())
-
-
-def takes(plan: Plan) -> str:
-    """As a header says it."""
-    devices = Devices.named("H100")
-    found = device_forecast(plan, devices, parameters_by(lambda encoder: {}))
-    trainings = sum(isinstance(stage, Train) for stage in plan.stages)
-    return f"{trainings} trainings, about {found.gpu_hours:.1f} GPU hours (H100; 6 FLOP a parameter and token at {devices.speed / 1e12:.0f} TFLOP/s)"

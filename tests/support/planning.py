@@ -6,8 +6,8 @@ import copy
 from pathlib import Path
 from typing import get_args
 
-from sentdist.recipe.corpora import SECTIONS
-from sentdist.recipe.corpora.kind import CorpusStage, Section
+from sentdist.corpora import SECTIONS
+from sentdist.corpora.kind import CorpusStage, Section
 from sentdist.recipe.recipe import Recipe, load_recipe, recipe_from_values
 from sentdist.recipe.resolver import OwnPin, Pin
 from sentdist.recipe.specs import OwnFileSection, OwnRows

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sentdist.corpora.relations import LinkTask
 from sentdist.evaluation.sts import score_similarities
-from sentdist.recipe.corpora.relations import LinkTask
 from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Scores, Train

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from sentdist.data.corpus import OpenedCorpus, build_corpus
-from sentdist.data.sources.hub import inspect_source, read_source
+from sentdist.data.sources import inspect_source, read_source
 from sentdist.data.texts import open_texts
 from sentdist.errors import SentdistError
 from sentdist.inference.embedding_file import open_embeddings

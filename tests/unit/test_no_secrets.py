@@ -12,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from sentdist.cli import app
-from sentdist.data.sources.mirror import ORIGIN
+from sentdist.data.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
 from sentdist.run.cluster.connection import reason
 from sentdist.services.processes import free_port

@@ -10,9 +10,9 @@ from typing import get_args
 
 import pytest
 
+from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import ObjectiveSpec
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.objectives import OBJECTIVE_NAMES, OBJECTIVES, terms_of
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
@@ -21,7 +21,7 @@ from sentdist.recipe.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredT
 from sentdist.recipe.tasks import TASKS
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
-from sentdist.run.demand import stage_demand
+from sentdist.run.resources import stage_demand
 from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of

@@ -165,6 +165,11 @@ class SentenceEncoder(nn.Module):
         """Return the length that sentences are truncated to (default: the encoder's own); EncoderError without positions for it."""
         return _checked_length(max_length, self.max_length, Path(str(self.model.config.name_or_path)))
 
+    def tokens_not_pooled(self, num_tokens: int, *, name: str) -> int:
+        """Return `num_tokens` of a prompt if the folder excludes it from the declared pooling; else 0. name: as the user gave it."""
+        is_left_out = num_tokens and self.pooling == self.checkpoint.pooling and self.checkpoint.leaves_prompt_out(name)
+        return num_tokens if is_left_out else 0
+
     def recompute_layers(self) -> None:
         """In training, keep only the input of each transformer layer and recompute the rest in the backward pass, with the same random
         numbers.

@@ -122,11 +122,6 @@ PROCESS_LOST = (WorkerCrashedError, NodeDiedError, OutOfMemoryError, LocalRaylet
 GONE = (*PROCESS_LOST, RayActorError, HostTakenAwayError)
 
 
-def was_announced(loss: BaseException) -> bool:
-    """Return True if a host was given notice before it was lost, as spot machines are."""
-    return isinstance(loss, HostTakenAwayError) or (isinstance(loss, RayActorError) and loss.preempted)
-
-
 def cause_of(error: BaseException) -> BaseException:
     """Return the exception that a body raised, without Ray's wrappers (one for each process border crossed)."""
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):

@@ -12,12 +12,11 @@ from sentdist.learning.loop import StepReport
 from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import Rung, to_share
 from sentdist.recipe.suggestions import PlannedSearch
-from sentdist.run.board.events import progress_event
+from sentdist.run.events import progress_event
 from sentdist.run.searching.conductor import Conductor, ToRun, Watch
 from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context
-from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine
-from sentdist.stages.gpu_memory import check_precisions
+from sentdist.stages.devices import check_precisions, left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession

@@ -10,11 +10,11 @@ from math import sqrt
 from pathlib import Path, PurePath
 from typing import Literal
 
-from sentdist.data.sources.mirror import address_of
+from sentdist.corpora.own import own_section
+from sentdist.data.mirror import address_of
 from sentdist.errors import EncoderError, RecipeError, listed
 from sentdist.frozen import MOST_LETTERS, NAME
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
-from sentdist.recipe.corpora.own import own_section
 from sentdist.recipe.evaluation import evaluation_of
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.resolver import OwnPin

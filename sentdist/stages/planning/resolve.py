@@ -9,16 +9,15 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 from sentdist.data.augmentation import nltk_folder
-from sentdist.data.retrieval import GENERATED
-from sentdist.data.sources import retrieval_files
-from sentdist.data.sources.hub import inspect_source
-from sentdist.data.sources.mirror import copy_into_mirror, local_copy
+from sentdist.data.mirror import copy_into_mirror, local_copy
+from sentdist.data.retrieval import GENERATED, find_collection
+from sentdist.data.sources import inspect_source
 from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
@@ -26,8 +25,7 @@ from sentdist.files import read_json_object, reading
 from sentdist.learning.encoder.declared import DECLARATIONS, OF_SENTENCES, Checkpoint
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.recipe.resolver import OwnPin, Pin
-from sentdist.recipe.specs import EncoderSpec, OwnFileSection, OwnRows
-from sentdist.recipe.stages import tokens_in
+from sentdist.recipe.specs import EncoderSpec, OwnFileSection
 
 SAVE = "Give a folder written by save_pretrained."
 LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
@@ -163,7 +161,7 @@ class FileResolver:
         """Return whether a source is a retrieval collection; raise DataError if only some of its three tables exist."""
         if name.startswith(("hub:", "generated/")) or self.data_root is None:  # neither lies below the data root
             return name == GENERATED
-        return retrieval_files.find(name, self.data_root) is not None
+        return find_collection(name, self.data_root) is not None
 
     @property
     def all_notes(self) -> tuple[str, ...]:
@@ -172,27 +170,15 @@ class FileResolver:
 
     def own(self, file: OwnFileSection, *, where: str) -> OwnPin:
         """Pin a user file; raise DataError if it is missing, cannot be understood, or its rows cannot be held out."""
-        from sentdist.data.own.recognise import OwnFileOptions, recognise  # brings pyarrow and scipy, which planning can mostly do without
+        from sentdist.corpora.recognise import recognise  # brings pyarrow and scipy, which planning can mostly do without
 
         asked = ("own", file.model_dump_json())
         if asked not in self._own:
             name, path = self._own_file(file.file)
-            given = OwnFileOptions(columns=file.columns, encoding=file.encoding, **file.held_out.model_dump())
-            found = recognise(name, path, given, hub_revision=file.revision)
+            found = recognise(name, path, file)
             if path is not None and name == path.name and (self.data_root is None or path != self.data_root / name):
                 self.folders[found.revision] = str(path.parent)
-            rows = OwnRows.model_validate(asdict(found.file))
-            self._own[asked] = OwnPin(
-                name=name,
-                revision=found.revision,
-                rows=rows,
-                num_rows=found.sizes[0],
-                num_dev=found.num_items[0],
-                num_test=found.num_items[1],
-                num_apart=found.num_apart,
-                tokens=tokens_in(found.text_bytes),
-                notes=found.notes,
-            )
+            self._own[asked] = found
         return self._own[asked]
 
     def _own_file(self, file: str) -> tuple[str, Path | None]:
@@ -326,14 +312,6 @@ def encoder_configuration(encoder: EncoderSpec, folders: Mapping[str, str]) -> d
         folders: `FileResolver.folders`.
     """
     return _configuration(declared_folder(encoder, folders))
-
-
-def embedding_width(encoder: EncoderSpec, folders: Mapping[str, str]) -> int | None:
-    """Return the width of a pinned encoder's embeddings after its pooling and dense layer; None if unknown."""
-    folder = declared_folder(encoder, folders)
-    dense = None if folder is None else Checkpoint.open(folder).dense_width
-    width = configured(_configuration(folder), "width")
-    return Pin(name=encoder.checkpoint, revision=encoder.revision or "", width=width, dense_width=dense).width_with(encoder.pooling)
 
 
 def declared_folder(encoder: EncoderSpec, folders: Mapping[str, str]) -> Path | None:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from sentdist.corpora.kind import CorpusStage
+from sentdist.data.files import FileFacts, recall_note, remember_note
 from sentdist.data.generated import PREFIX as GENERATED
-from sentdist.data.sources.file_facts import FileFacts, recall_note, remember_note
-from sentdist.data.sources.hub import PREFIX
+from sentdist.data.hub import PREFIX
 from sentdist.errors import DataError, counted, hub_trouble
 from sentdist.files import code_digest
-from sentdist.recipe.corpora.kind import CorpusStage
 from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Scores, Targets, Train

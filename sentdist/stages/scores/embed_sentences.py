@@ -46,7 +46,7 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """Return a function that embeds with the stage's encoder in this process."""
     from sentdist.learning.encoder.encode import encode
-    from sentdist.learning.encoder.tokens import check_room, tokens_not_pooled, tokens_of_prompt
+    from sentdist.learning.encoder.tokens import check_room, tokens_of_prompt
 
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     of, encoder = stage.encoder, frozen_encoder(stage.encoder, context, precision=stage.precision)
@@ -56,7 +56,7 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
             return 0
         num_tokens, name = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
         check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=name)
-        return tokens_not_pooled(num_tokens, checkpoint=encoder.checkpoint, pooling=encoder.pooling, name=name)
+        return encoder.tokens_not_pooled(num_tokens, name=name)
 
     def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         return encode(

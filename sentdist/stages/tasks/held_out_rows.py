@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sentdist.corpora.own_rows import open_split
 from sentdist.data.checked_rows import Pairs
 from sentdist.recipe.specs import OwnRows, Task
 from sentdist.recipe.task_kinds import ScoredTask, TripletTask
-from sentdist.stages.context import own_groups, own_queries, read_own
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from sentdist.stages.tasks.sts import LoadedSts, LoadedTriplets
@@ -23,16 +23,17 @@ def load_own_rows(task: ScoredTask, own: OwnRows, folders: Mapping[str, str], ro
         DataError: the file is missing, or has changed since planning.
         TypeError: a kind of task that held-out rows cannot be.
     """
+    rows = open_split(task.source, own, task.split, revision=task.revision, folders=folders, root=root)
     match task:
         case TripletTask() | Task(kind="sts"):
-            table = read_own(task.source, own, task.split, revision=task.revision, folders=folders, root=root)
-            groups = own_groups(task.source, own, task.split, revision=task.revision, folders=folders, root=root)
+            table = rows.table()
             first, second, third = (tuple(table[name].to_pylist()) for name in table.column_names)
             if isinstance(task, TripletTask):
-                return LoadedTriplets(task=task, anchors=first, positives=second, negatives=third, groups=groups)
-            pairs = Pairs(subset=(task.source,) * table.num_rows, sentence1=first, sentence2=second, score=np.array(third), group=groups)
+                return LoadedTriplets(task=task, anchors=first, positives=second, negatives=third, groups=rows.groups)
+            subsets = (task.source,) * table.num_rows
+            pairs = Pairs(subset=subsets, sentence1=first, sentence2=second, score=np.array(third), group=rows.groups)
             return LoadedSts(task=task, pairs=pairs)
         case Task(kind="retrieval"):
-            collection = own_queries(task.source, own, task.split, revision=task.revision, folders=folders, root=root)
+            collection = rows.queries()
             return LoadedRetrieval(task=task, collection=collection, rows=tuple(range(len(collection.query_ids))))
     raise TypeError(f"held-out rows as a task of kind {task.kind} are not implemented")

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from sentdist.corpora.kind import Reading
+from sentdist.corpora.relations import LinkTask, relation_sources
+from sentdist.corpora.triples import HeldOutTriples, held_out_relations
 from sentdist.data.leaks import TaskTexts
-from sentdist.data.relations import HeldOutTriples, held_out_relations
 from sentdist.evaluation.nearest import Lexical, word_scores
 from sentdist.evaluation.relational import LinkPrediction, rank_links, score_links
-from sentdist.recipe.corpora.relations import LinkTask
-from sentdist.stages.corpora import relation_sources
 from sentdist.stages.scores.scorer import Scorer
 from sentdist.stages.tasks.loaded_task import TaskScore
 
@@ -81,5 +81,5 @@ class LoadedLinks:
 
 def load_links(task: LinkTask, root: Path | None) -> LoadedLinks:
     """Read the held-out triples of a task; raise DataError as `held_out_relations`."""
-    sources = relation_sources(task.relations, root)
+    sources = relation_sources(task.relations, Reading(root=root))
     return LoadedLinks(task=task, triples=held_out_relations(sources, held_out=task.held_out, part="test", seed=task.seed))

@@ -8,8 +8,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from sentdist.data.sources.hub import check_pinned
-from sentdist.data.sources.mirror import data_folder
+from sentdist.data.mirror import data_folder
+from sentdist.data.sources import check_pinned
 from sentdist.recipe.task_kinds import TASK_KINDS, ScoredTask, own_rows_of
 from sentdist.stages.tasks.loaded_task import LoadedTask
 

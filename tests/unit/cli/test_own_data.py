@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,13 +13,12 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import sentdist
-from sentdist.cli import app, train
+from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.recipe.recipe import load_recipe
 from sentdist.run.build_recipe import LocalBackend
 from sentdist.run.tuning import Tuning
 from sentdist.stages.planning.planned import place_of, split_commit
-from tests.support.tiny_encoders import declares_cls
 
 ROOT = Path(__file__).parents[3]
 
@@ -171,33 +169,6 @@ def test_another_search_is_not_written_over(words: list[str], tmp_path: Path, mo
     other = call([words[0], "b/mine.csv", *words[2:]])
     assert other.exit_code == 2 and "--name" in other.output and recipe.read_text() == before
     assert call([words[0], "b/mine.csv", *words[2:], "--name", "second"]).exit_code == 0
-    recipe.write_text("mine: 1\n")
-    assert "a file that is no recipe" in call(words).output and recipe.read_text() == "mine: 1\n"
-
-
-def test_what_is_said_of_the_file_and_its_encoders_stands_in_the_recipe(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Tuning, "run", lambda self: None)
-    monkeypatch.setattr(train, "QUICK_BYTES", 0)
-    declares_cls(Path(words[words.index("--encoder") + 1].partition("?")[0]), tmp_path / "cls")
-    more = [
-        "--columns",
-        "anchor=positive, positive=anchor",
-        "--encoding",
-        "utf-8",
-        "--out",
-        "here",
-        "--encoder",
-        f"{tmp_path}/cls?max_length=20",
-    ]
-    found = call([*words, *more])
-    assert found.exit_code == 0 and "\n75 rows" in found.output and "Searching mine.csv" in found.stderr, found.output
-    recipe = load_recipe(tmp_path / "here/search.yaml")
-    corpus: Any = recipe.corpus
-    assert (corpus.encoding, corpus.columns) == ("utf-8", {"anchor": "positive", "positive": "anchor"})
-    assert recipe.search is not None and recipe.search.samples == 2 and recipe.training.max_length == recipe.evaluation.max_length == 20
-    assert [method.encoder["pooling"] for method in recipe.methods.values()] == ["mean", "mean", "cls", "cls"], "as each declares"
 
 
 def test_a_commit_follows_the_at_of_a_name_and_not_of_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,24 +221,6 @@ def test_a_task_of_which_no_value_is_better_is_not_compared(planted_encoder_dir:
     with pytest.raises(RecipeError) as refused:
         sentdist.compare(str(planted_encoder_dir), str(tiny_encoder_dir), "geometry")
     assert refused.value.where.endswith("compare: tasks") and refused.value.found.startswith("geometry-stsb")
-
-
-LABELLED = "text,label,split\n" + "".join(f"{one},{place % 2},{'test' if place > 60 else 'train'}\n" for place, (one, _) in enumerate(ROWS))
-
-
-ROWS_OF = [
-    ("classification=rows.csv@train", LABELLED, "found split train"),
-    ("classification=rows.csv@test", LABELLED.replace("train", "Train"), "found splits Train, test"),
-    ("classification=rows.csv", LABELLED.replace(f"\n{ROWS[0][0]},", "\n,"), "found an empty text in row 1"),
-    ("pairs=rows.csv", "sentence1,sentence2,label\na,b,1\nc,,0\n", "found an empty sentence2 in row 2"),
-]
-
-
-def test_rows_that_say_nothing_of_an_encoder_are_refused(planted_encoder_dir: Path, here: Path) -> None:
-    for task, rows, said in ROWS_OF:
-        (here / "rows.csv").write_text(rows)
-        found = _scored("evaluate", planted_encoder_dir, "--tasks", task)
-        assert found.exit_code == 2 and said in found.output, found.output
 
 
 UNREADABLE = [

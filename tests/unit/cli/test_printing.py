@@ -10,13 +10,12 @@ import pytest
 from rich.console import Console
 
 from sentdist.cli import printing, summary
-from sentdist.cli.options import check_in_use, weights_of
 from sentdist.cli.printing import sentence_progress
 from sentdist.cli.recipes import job_command
 from sentdist.cli.summary import terminal_page
-from sentdist.errors import DataError, StoreError
+from sentdist.errors import StoreError
 from sentdist.inference.opening import IN_A_JOB, store_root
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import SweepProgress
 
 
@@ -40,23 +39,6 @@ def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(
         now[0] += 40
         advance(2000, 4000)
     assert capsys.readouterr() == ("", "encoding: 2,000 sentences, 50 a second\nencoding: 2,000 of 4,000 sentences, 25 a second\n")
-
-
-def test_what_was_given_is_refused_where_it_has_no_effect_also_if_it_is_nothing() -> None:
-    for value in (0, 0.0, "", True, 1):
-        check_in_use({"--x": value}, needs="--y", is_given=True)
-        with pytest.raises(DataError) as refused:
-            check_in_use({"--x": value}, needs="--y", is_given=False)
-        assert (refused.value.where, refused.value.found) == ("--x", "no --y")
-    check_in_use({"--x": None, "--z": False}, needs="--y", is_given=False)
-
-
-def test_relations_weigh_one_unless_said_and_are_named_once() -> None:
-    assert weights_of(["a", "b=0.5", "c=0"]) == {"a": 1.0, "b": 0.5, "c": 0.0} and weights_of([]) == {}
-    for given in (["a", "a=2"], ["a=inf"], ["a=-1"], ["=1"], ["a=nan"], ["a=x"]):
-        with pytest.raises(DataError) as refused:
-            weights_of(given)
-        assert refused.value.where == "--relation" and refused.value.found.startswith(given[-1])
 
 
 def test_a_table_has_the_share_that_is_done_and_a_row_for_some_of_what_runs() -> None:

@@ -11,33 +11,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.corpora.graded import GradedCorpus, GradedPart, labels_of
+from sentdist.corpora.kind import CorpusTable, Reading
 from sentdist.data.checked_rows import read_pairs
-from sentdist.data.graded import NLI_LABELS, GradedSource, LabelMap, join_graded
+from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError
-
-SICK = {"low": 0.0, "high": 5.0, "source_range": (1.0, 5.0)}
-
-
-def part(labels: list[object], label_map: LabelMap, name: str = "sts", first: int = 0) -> GradedSource:
-    sentences = [f"sentence {first + number}" for number in range(len(labels))]
-    rows = pa.table({"sentence1": sentences, "sentence2": [f"{sentence} again" for sentence in sentences], "score": labels})
-    return GradedSource(name=name, rows=rows, labels=label_map)
+from sentdist.recipe.specs import Task
 
 
-def labels_of(*parts: GradedSource) -> list[float]:
-    return join_graded(parts).table["label"].to_pylist()
-
-
-def test_words() -> None:
-    hub = LabelMap(low=0, high=2, words={"0": 2.0, "1": 1.0, "2": 0.0})  # the Hub has no label as -1
-    assert labels_of(part([0, 2, -1, 1], hub)) == [2.0, 0.0, 1.0]
-    nli = LabelMap(low=0, high=2, words=NLI_LABELS)
-    found = join_graded([part(["neutral", "entailment", "-", "contradiction", None, ""], nli)])
-    assert found.table["label"].to_pylist() == [1.0, 2.0, 0.0]
-    assert found.table["sentence2"].to_pylist() == ["sentence 0 again", "sentence 1 again", "sentence 3 again"]
-    assert found.table.schema.types == [pa.large_string(), pa.large_string(), pa.float32()]
-    counts = found.counts["sts"]
-    assert (counts.rows, counts.without_label, counts.in_test_sets, counts.by_label) == (6, 3, 0, {"0": 1, "1": 1, "2": 1})
+def test_words_and_numbers_become_labels() -> None:
+    found = labels_of(["neutral", "entailment", "-", "contradiction", None, "", "-1"], scale="nli", where="nli")
+    assert [None if label != label else label for label in found.tolist()] == [1.0, 2.0, None, 0.0, None, None, None]
+    for scale, cells, said in (
+        ("nli", ["neutral", "maybe"], 'label "maybe" in row 2; expected one of contradiction'),
+        ("one_to_five", [1.0, 0.5], 'label "0.5" in row 2; expected a number from 1 to 5'),
+        ("one_to_five", [float("nan")], 'label "nan" in row 1'),
+        ("zero_to_five", ["high"], 'label "high" in row 1; expected a number from 0 to 5'),
+    ):
+        with pytest.raises(DataError, match=said):
+            labels_of(cells, scale=scale, where="sts")  # type: ignore[arg-type]
 
 
 def test_rounding_of_halves_and_to_another_spacing() -> None:
@@ -48,51 +40,45 @@ def test_rounding_of_halves_and_to_another_spacing() -> None:
         "truncate": [0, 0, 1, 2, 3, 4, 5],
         "none": [0, 0.5, 1.5, 2.5, 3.75, 4.5, 5],
     }.items():
-        assert labels_of(part([1, 1.4, 2.2, 3.0, 4.0, 4.6, 5.0], LabelMap(**SICK, rounding=rounding))) == labels
-    assert labels_of(part([0, 0.2, 0.3, 1.26], LabelMap(low=0, high=2, spacing=0.5))) == [0, 0, 0.5, 1.5]
+        cells = [1, 1.4, 2.2, 3.0, 4.0, 4.6, 5.0]
+        assert labels_of(cells, scale="one_to_five", rounding=rounding, where="sick").tolist() == labels  # type: ignore[arg-type]
+    assert labels_of([0, 0.2, 0.3, 1.26], scale="zero_to_five", spacing=0.5, where="sts").tolist() == [0, 0, 0.5, 1.5]
     tenths = [0.3, 0.6, 0.7]  # 0.3 / 0.1 is 2.9999999999999996, and is not cut to 2
-    assert labels_of(part(tenths, LabelMap(low=0, high=1, spacing=0.1, rounding="truncate"))) == pytest.approx(tenths, rel=1e-6)
+    found = labels_of(tenths, scale="zero_to_five", rounding="truncate", spacing=0.1, where="sts")
+    assert found.tolist() == pytest.approx(tenths, rel=1e-6)
 
 
-def test_pairs_of_test_sets_are_removed() -> None:
-    parts = [part([1, 2, 3], LabelMap(low=0, high=5)), part([5, 5], LabelMap(low=0, high=5), "more", first=2)]
-    tests = {
-        "one": [("SENTENCE 2, again!", "Sentence 2."), ("sentence 3 again", "sentence 3"), ("nothing", "here")],  # the next has it not
-        "other": [("sentence 2", "sentence 2 again"), ("sentence 0", "sentence 0 again")],
+def test_pairs_of_test_sets_are_removed(tmp_path: Path) -> None:
+    def write(name: str, first: int, scores: list[object]) -> None:
+        texts = [f"sentence {first + number}" for number in range(len(scores))]
+        rows = {"sentence1": texts, "sentence2": [f"{text} again" for text in texts], "score": scores}
+        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+
+    def read(*names: str, without: tuple[str, ...] = ()) -> CorpusTable:
+        parts = tuple(GradedPart(source=name, source_revision="any", split=None, scale="zero_to_five") for name in names)
+        tasks = tuple(
+            Task(name=name, kind="sts", source=name, revision=inspect_source(name, data_root=tmp_path).revision) for name in without
+        )
+        return GradedCorpus(parts=parts, without=tasks).read(Reading(root=tmp_path))
+
+    write("sts", 0, [1, 2, 3])
+    write("more", 2, [5, 5, None])
+    tested = {"one": [("SENTENCE 2, again!", "Sentence 2."), ("sentence 3 again", "sentence 3"), ("nothing", "here")]}
+    tested["other"] = [("sentence 2", "sentence 2 again"), ("sentence 0", "sentence 0 again")]
+    for name, pairs in tested.items():
+        rows = {"sentence1": [one for one, _ in pairs], "sentence2": [other for _, other in pairs], "score": [1.0] * len(pairs)}
+        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+    found = read("sts", "more", without=("one", "other"))
+    assert found.table["sentence1"].to_pylist() == ["sentence 1"] and found.facts["removed"] == {"one": 3, "other": 3}
+    assert found.facts["parts"] == {
+        "sts": {"rows": 3, "without_label": 0, "in_test_sets": 2, "by_label": {"2": 1}},
+        "more": {"rows": 3, "without_label": 1, "in_test_sets": 2, "by_label": {}},
     }
-    found = join_graded(parts, without=tests)
-    assert found.table["sentence1"].to_pylist() == ["sentence 1"]
-    assert found.removed == {"one": 3, "other": 3}
-    whole = join_graded([part([0.4, 5, 5], LabelMap(low=0, high=5)), part([3.0, 5.0], LabelMap(**SICK), "sick", first=10)])
-    assert whole.table["label"].to_pylist() == [0, 5, 5, 2, 5], "parts stand one after another"
-    assert {name: one.by_label for name, one in whole.counts.items()} == {"sts": {"0": 1, "5": 2}, "sick": {"2": 1, "5": 1}}
-    assert [(counts.rows, counts.in_test_sets, counts.by_label) for counts in found.counts.values()] == [(3, 2, {"2": 1}), (2, 2, {})]
-
-
-@pytest.mark.parametrize(
-    ("labels", "values", "message"),
-    [
-        (
-            ["neutral", "maybe"],
-            {"low": 0, "high": 2, "words": NLI_LABELS},
-            'sts: found label "maybe" in row 2; expected one of contradiction',
-        ),
-        ([1.0, 0.5], SICK, "sts: found label 0.5 in row 2; expected a number from 1 to 5"),
-        ([float("nan")], SICK, "label nan in row 1"),
-        (["high"], SICK, 'label "high" in row 1; expected a number from 1 to 5'),
-        ([None], SICK, "graded pairs: found none left"),
-        ([1.0], {"low": 5, "high": 0}, "label_range: found 5 to 0"),
-        ([1.0], {"low": 0, "high": 2, "words": {"neutral": 3.0}}, "words.neutral: found 3; expected a number from 0 to 2"),
-        ([1.0], {"low": 0, "high": 5, "spacing": 2}, "label_range: found an end 5; expected a number from 0 to 5 in steps of 2"),
-        ([1.0], {"low": 0, "high": 2, "words": NLI_LABELS, "source_range": (1, 5)}, "source_range: found label words too"),
-        ([1.0], {"low": 0, "high": 5, "source_range": (5, 1)}, "source_range: found 5 to 1"),
-        ([1.0], {"low": 0, "high": 5, "rounding": "up"}, 'rounding: found "up"; expected one of half_even'),
-        ([1.0], {"low": 0, "high": 5, "spacing": 0}, "spacing: found 0"),
-    ],
-)
-def test_labels_that_do_not_fit(labels: list[object], values: dict[str, object], message: str) -> None:
-    with pytest.raises(DataError, match=message):
-        join_graded([part(labels, LabelMap(**values))])  # type: ignore[arg-type]
+    whole = read("sts", "more").table
+    assert whole["label"].to_pylist() == [1, 2, 3, 5, 5] and whole.schema.types == [pa.large_string(), pa.large_string(), pa.float32()]
+    write("none", 0, [None])
+    with pytest.raises(DataError, match="none left"):
+        read("none")
 
 
 def _written(folder: Path, **columns: list[object]) -> Path:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from sentdist.corpora.premises import GroupFacts, counted_premises, group_by_premise, inference_rows
 from sentdist.data.augmentation import delete_words, nltk_folder, replace_synonyms
-from sentdist.data.nli_groups import GroupFacts, counted_premises, group_by_premise, inference_rows
 from sentdist.errors import DataError
 
 LABELS = {"e": "entailment", "n": "neutral", "c": "contradiction"}

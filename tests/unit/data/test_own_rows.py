@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sentdist.corpora.own_rows import OwnSplit, open_split
+from sentdist.corpora.recognise import recognise
 from sentdist.data.columns import grades_of, scale_of, score_in
 from sentdist.data.leaks import LeakFinder, TaskTexts
-from sentdist.data.own.recognise import OwnFileOptions, RecognisedFile, recognise
-from sentdist.data.own.rows import read_groups, read_queries, read_rows
-from sentdist.data.own.split import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
+from sentdist.data.split import DEV, SIDES, TEST, TRAIN, HeldOut, groups_of, sides_of
 from sentdist.errors import DataError
+from sentdist.recipe.resolver import OwnPin
+from sentdist.recipe.specs import HeldOutSection, OwnFileSection
 
 THINGS = ("router", "printer", "phone", "tablet", "camera", "oven", "fridge", "lamp", "drone", "clock", "scale", "kettle")
 DEEDS = ("reset", "clean", "charge", "update", "repair")
@@ -48,8 +50,12 @@ def written(rows: list[tuple[str, ...]], separator: str = ",") -> str:
     return "".join(separator.join(f'"{cell}"' if separator in cell else cell for cell in row) + "\n" for row in rows)
 
 
-def seen(path: Path, **asked: object) -> RecognisedFile:
-    return recognise(path.name, path, OwnFileOptions(**asked))  # type: ignore[arg-type]
+def seen(path: Path, **held_out: object) -> OwnPin:
+    return recognise(path.name, path, OwnFileSection(file=path.name, held_out=HeldOutSection.model_validate(held_out)))
+
+
+def split_of(found: OwnPin, path: Path, side: int) -> OwnSplit:
+    return open_split(path.name, found.rows, SIDES[side], revision=found.revision, folders={}, root=path.parent)
 
 
 @pytest.mark.parametrize(
@@ -67,12 +73,12 @@ def test_what_cannot_be_held_out_is_reported(tmp_path: Path, content: str, said:
     assert said in f"{refused.value.found} {refused.value.expected} {refused.value.remedy}"
 
 
-def texts_of(looked: RecognisedFile, path: Path, side: int) -> TaskTexts:
+def texts_of(looked: OwnPin, path: Path, side: int) -> TaskTexts:
     """What the rows of a side test, as the project's tasks put it."""
-    if looked.file.shape == "graded":
-        rows = read_rows(path.name, path, looked.file, side, revision=looked.revision).to_pylist()
+    if looked.rows.shape == "graded":
+        rows = split_of(looked, path, side).table().to_pylist()
         return TaskTexts.of_pairs(SIDES[side], [(row["sentence1"], row["sentence2"]) for row in rows])
-    found = read_queries(path.name, path, looked.file, side, revision=looked.revision)
+    found = split_of(looked, path, side).queries()
     text = dict(zip(found.document_ids, found.documents, strict=True))
     pairs = [
         (item, query, text[document])
@@ -103,9 +109,9 @@ def test_no_side_holds_anything_of_another(tmp_path: Path) -> None:
     for path in shapes(tmp_path):
         found = seen(path, dev=0.15, test=0.15)
         is_loose = path.name == "triplets.csv"  # its negatives are other rows' answers
-        assert found.file.num_linking == 2 and found.file.near == 0.8 and is_loose == any("Negatives link" in line for line in found.notes)
-        sides = [read_rows(path.name, path, found.file, side, revision=found.revision) for side in (TRAIN, DEV, TEST)]
-        assert all(side.num_rows == size for side, size in zip(sides, found.sizes, strict=True)) and min(found.sizes) >= 5
+        assert found.rows.num_linking == 2 and found.rows.near == 0.8 and is_loose == any("Negatives link" in line for line in found.notes)
+        sides = [split_of(found, path, side).table() for side in (TRAIN, DEV, TEST)]
+        assert sides[TRAIN].num_rows == found.num_rows and min(side.num_rows for side in sides) >= 5
         for held, others in ((DEV, (TRAIN,)), (TEST, (TRAIN, DEV))):
             finder = LeakFinder([texts_of(found, path, held)])
             for other in others:
@@ -149,13 +155,13 @@ def test_the_file_s_own_splits_and_groups_are_kept(tmp_path: Path) -> None:
     rows[1:1] = [rows[0], ",without a question,train,5\n", rows[0]]
     path.write_text("question,answer,split,group\n" + "".join(rows) + "question 1,another answer,test,\n")
     found = seen(path, near=None)
-    assert found.sizes[2] == 51 and found.sizes[1] > 0 and "(by column 'split')" in found.notes[1]
+    assert split_of(found, path, TEST).table().num_rows == 51 and found.num_dev > 0 and "(by column 'split')" in found.notes[1]
     assert found.notes[2].startswith("51 rows of the file's dev and test splits share texts with training rows")
     numbers = {}
     for side in (TRAIN, DEV, TEST):
-        texts = read_rows("own.csv", path, found.file, side, revision=found.revision)["sent0"].to_pylist()
+        texts = split_of(found, path, side).table()["sent0"].to_pylist()
         numbers[side] = [int(text.split()[1]) for text in texts]
-        groups = read_groups("own.csv", path, found.file, side, revision=found.revision)
+        groups = split_of(found, path, side).groups
         assert all(group == str(number // 10) for number, group in zip(numbers[side], groups, strict=True) if group)
     assert {number % 4 == 0 for number in numbers[TRAIN] + numbers[DEV]} == {False} and 1 in numbers[TEST]
     assert not {number // 10 for number in numbers[DEV]} & {number // 10 for number in numbers[TRAIN]}
@@ -167,7 +173,7 @@ def test_a_file_that_changes_after_planning_is_refused(tmp_path: Path) -> None:
     found = seen(path)
     path.write_text(written([("question", "answer"), *faq_rows()[:-1]], ";"))
     with pytest.raises(DataError, match="another content"):
-        read_rows("faq.csv", path, found.file, TRAIN, revision=found.revision)
+        split_of(found, path, TRAIN).table()
 
 
 def test_a_text_is_a_query_or_a_document_but_never_both(tmp_path: Path) -> None:
@@ -175,8 +181,8 @@ def test_a_text_is_a_query_or_a_document_but_never_both(tmp_path: Path) -> None:
     rows = [row for n in range(30) for row in ((f"one text {n}", f"its other {n}"), (f"its other {n}", f"one text {n}"))]
     path.write_text(written([("anchor", "positive"), *rows]))
     found = seen(path, near=None)
-    queries = read_queries("pairs.csv", path, found.file, TEST, revision=found.revision)
-    assert len(queries.queries) == found.sizes[2] // 2 and not set(queries.queries) & set(queries.documents)
+    queries = split_of(found, path, TEST).queries()
+    assert len(queries.queries) == split_of(found, path, TEST).table().num_rows // 2 and not set(queries.queries) & set(queries.documents)
     assert all(len(relevant) == 1 for relevant in queries.qrels.values())
 
 
@@ -192,12 +198,12 @@ def test_lists_of_positives_and_negatives_are_read_whole_and_stay_on_one_side(su
         pq.write_table(pa.Table.from_pylist(rows), path)
     else:
         path.write_text(json.dumps(rows) if suffix == ".json" else "\n".join(map(json.dumps, rows)))
-    found = recognise(path.name, path, OwnFileOptions(near=None))
-    assert (found.file.shape, found.file.columns) == ("triplets", ("query", "pos", "neg")) and "15 rows without" in found.notes[0]
-    sides = [read_rows(path.name, path, found.file, side, revision=found.revision).to_pylist() for side in (TRAIN, DEV, TEST)]
+    found = seen(path, near=None)
+    assert (found.rows.shape, found.rows.columns) == ("triplets", ("query", "pos", "neg")) and "15 rows without" in found.notes[0]
+    sides = [split_of(found, path, side).table().to_pylist() for side in (TRAIN, DEV, TEST)]
     read = {tuple(row.values()) for side in sides for row in side}
     assert {row[1:] for row in read if row[0] == "how is 3"} == {("so 3", "no 3"), ("thus 3", "not 3"), ("so 3", "never 3")}
-    assert len(read) == sum(found.sizes) == 15 * (2 + 2 + 3)
+    assert len(read) == sum(map(len, sides)) == 15 * (2 + 2 + 3)
     anchors = [{row["sent0"] for row in side} for side in sides]
     assert found.num_apart == len(anchors[0]) and sum(map(len, anchors)) == len(set().union(*anchors)) == 45
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sentdist.data.relations import RelationSource, held_out_relations, join_relations
+from sentdist.corpora.triples import RelationSource, held_out_relations, join_relations
 from sentdist.errors import DataError
 
 NLI = pa.table(

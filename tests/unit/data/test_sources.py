@@ -1,4 +1,4 @@
-"""Sources by their names: tables, zips, generated ones, the hub, and a mirror of an object store."""
+"""Sources by their names: tables, generated ones, the hub, and a mirror of an object store."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import hashlib
 import os
 import pickle
 import time
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,63 +16,15 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import fs
 
-from sentdist.data import generated
+from sentdist.data import files, generated, mirror
+from sentdist.data.files import GENERATED_SOURCES, known_names
+from sentdist.data.mirror import address_of, data_folder
 from sentdist.data.retrieval import read_retrieval
-from sentdist.data.sources import mirror
-from sentdist.data.sources.file_facts import recall
-from sentdist.data.sources.files import GENERATED_SOURCES, known_names
-from sentdist.data.sources.hub import inspect_source, read_source
-from sentdist.data.sources.mirror import address_of, data_folder
-from sentdist.data.tables import find_table
+from sentdist.data.sources import inspect_source, read_source
+from sentdist.data.tables import content_digest, find_table
 from sentdist.errors import DataError
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
-
-PARTS = {
-    "corpus.jsonl": '{"_id": "d1", "title": "A title", "text": "and text"}\n{"_id": "d2", "title": "", "text": "only text"}\n',
-    "queries.jsonl": '{"_id": "1", "text": "one"}\n{"_id": "2", "text": "two"}\n',
-    "qrels/test.tsv": "query-id\tcorpus-id\tscore\n1\td2\t1\n",
-    "qrels/train.tsv": "query-id\tcorpus-id\tscore\n2\td1\t2\n",
-}
-
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "unpacked"
-
-
-def _zipped(path: Path, parts: dict[str, str], top: str = "small/") -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in parts.items():
-            archive.writestr(f"{top}{name}", text)
-
-
-@pytest.mark.parametrize("top", ["small/", "some/where/else/"])
-def test_a_zip_is_the_folder_in_it(top: str, tmp_path: Path, cache: Path) -> None:
-    for name, text in PARTS.items():
-        (path := tmp_path / "plain" / name).parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    _zipped(tmp_path / "small.zip", {**PARTS, "../outside.txt": "no", "README.md": "no"}, top)
-    zipped, plain = (read_retrieval(name, data_root=tmp_path) for name in ("small.zip", "plain"))
-    assert (zipped.documents, zipped.queries, zipped.qrels) == (plain.documents, plain.queries, plain.qrels)
-    facts = inspect_source("small.zip", split="train", data_root=tmp_path)
-    assert facts == inspect_source("plain", split="train", data_root=tmp_path), "a digest of the same files"
-    assert FileResolver(data_root=tmp_path).is_retrieval("small.zip")
-    (folder,) = cache.iterdir()
-    assert {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} == PARTS.keys(), "nothing else is unpacked"
-
-
-def test_a_zip_of_something_else_is_reported(tmp_path: Path) -> None:
-    for parts, said in (
-        ({"rows.csv": "a,b"}, r"no corpus\.jsonl in it"),
-        ({"a/corpus.jsonl": "", "b/corpus.jsonl": ""}, r"2 corpus\.jsonl in it"),
-        ({"corpus.jsonl": PARTS["corpus.jsonl"]}, r"corpus\.jsonl alone"),
-    ):
-        _zipped(tmp_path / "a.zip", parts)
-        with pytest.raises(DataError, match=said):
-            inspect_source("a.zip", data_root=tmp_path)
-
 
 TRIPLETS = {
     "split": ["train", "train", "dev"],
@@ -94,15 +45,17 @@ def _made_long_ago(path: Path) -> None:
     os.utime(path, (time.time() - 3600, time.time() - 3600))
 
 
-def test_facts_are_remembered_until_the_file_changes(root: Path) -> None:
+def test_facts_are_remembered_until_the_file_changes(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = root / "nli" / "triplets.parquet"
-    inspect_source("nli/triplets", data_root=root)
-    assert recall(path) is None  # written a moment ago: it may change again within one tick of the clock
+    digested: list[Path] = []
+    monkeypatch.setattr(files, "content_digest", lambda path: digested.append(path) or content_digest(path))
+    for _ in range(2):
+        inspect_source("nli/triplets", data_root=root)
+    assert len(digested) == 2, "written a moment ago: it may change again within one tick of the clock"
     _made_long_ago(path)
-    first = inspect_source("nli/triplets", data_root=root)
-    assert recall(path) is not None
+    first = [inspect_source("nli/triplets", data_root=root) for _ in range(2)][1]
+    assert len(digested) == 3
     pq.write_table(pa.table(TRIPLETS).slice(1), path)
-    assert recall(path) is None
     assert inspect_source("nli/triplets", data_root=root).revision != first.revision
 
 
@@ -111,7 +64,7 @@ def test_names_of_no_source_are_refused(root: Path) -> None:
     (root / "scifact.tgz").write_bytes(b"PK")
     (root / "some.csv").write_text("one,two,one\na,b,c\n")
     for name, said in (
-        ("pairs.xlsx", "Save it as CSV"), ("scifact.tgz", "suffix .tgz"), ("some", "several columns one"), ("nli/triplet", "Did you mean nli/triplets"),
+        ("pairs.xlsx", "as CSV"), ("scifact.tgz", "suffix .tgz"), ("some", "several columns one"), ("nli/triplet", "Did you mean nli/triplets"),
         ("triplets", "Did you mean nli/triplets"), ("../data/nli/triplets", "below the data root"), ("/etc/passwd", "below the data root"), ("", "below the data root"),
     ):  # fmt: skip
         with pytest.raises(DataError, match=said) as caught:
@@ -220,7 +173,7 @@ def test_what_cannot_be_reached_is_reported_in_a_sentence(address: str, s3: Faul
             inspect_source("nli/mine", data_root=folder)
     finally:
         s3.be(None)
-    with pytest.raises(DataError, match="expected a folder, or an s3://"):
+    with pytest.raises(DataError, match="a folder, or an s3://"):
         data_folder("ftq://place/data")
 
 

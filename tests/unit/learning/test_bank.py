@@ -26,7 +26,7 @@ from sentdist.recipe.sections import Runtime
 from sentdist.stages import banks
 from sentdist.stages.banks import BankBody, placed
 from sentdist.stages.context import Context
-from sentdist.stages.planning.worker_memory import EncoderSize
+from sentdist.stages.memory import EncoderSize
 from sentdist.store.store import ArtifactStore
 from tests.support import make
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
@@ -169,7 +169,7 @@ def _table(bank: Any) -> Tensor:
     return table
 
 
-TINY = EncoderSize(num_tokens=10, num_positions=10, num_layers=1, width=WIDTH, inner_width=WIDTH, num_heads=1)
+TINY = EncoderSize(num_parameters=1000, num_layers=1, width=WIDTH, num_heads=1)
 
 
 STAGE: Any = SimpleNamespace(

@@ -6,12 +6,12 @@ import copy
 
 import pytest
 
+from sentdist.corpora.graded import GradedCorpus
+from sentdist.corpora.groups import GroupedCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.recipe.corpora.graded import GradedCorpus
-from sentdist.recipe.corpora.groups import GroupedCorpus
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.recipe import load_recipe, recipe_from_values
 from sentdist.recipe.specs import Task, View
 from sentdist.recipe.stage import Json
@@ -137,10 +137,10 @@ def test_corpora_that_do_not_fit() -> None:
     for changes, message in [
         ({"rounding": "none"}, "found labels that are not rounded"),
         ({"spacing": 2}, "corpora.scores.spacing: found 2; expected a divisor of 5"),
-        ({"spacing": 0.5, "rounding": "none"}, "corpora.scores.spacing: found 0.5 with rounding none"),
-        ({"parts": [NLI_PART], "rounding": "half_up"}, "corpora.scores.rounding: found half_up"),
+        ({"spacing": 0.5, "rounding": "none"}, "corpora.scores.spacing: 0.5 has no effect"),
+        ({"parts": [NLI_PART], "rounding": "half_up"}, "corpora.scores.rounding: half_up has no effect"),
         ({"parts": [NLI_PART, STSB]}, "corpora.scores.parts: found NLI labels and scores"),
-        ({"parts": [STSB, STSB]}, "corpora.scores.parts: found sts/stsb:train, sts/stsb:train"),
+        ({"parts": [STSB, STSB]}, "corpora.scores.parts: found sts/stsb, sts/stsb"),
         ({"without": ["sts17"]}, "corpora.scores.without: found sts17"),
     ]:
         with pytest.raises(RecipeError) as caught:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.own import OwnSection
 from sentdist.errors import RecipeError
-from sentdist.recipe.corpora.own import OwnSection
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.search import Axis
 from sentdist.recipe.stage import Json, topological

@@ -9,10 +9,10 @@ from typing import ClassVar
 import pytest
 from pydantic import ConfigDict, ValidationError
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.specs import EncoderSpec, Stopping, Training
 from sentdist.recipe.stage import Stage, longest_path, topological
 from sentdist.recipe.stages import Bank, Scores, Train

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.groups import Augmentation, GroupedCorpus, GroupPart
+from sentdist.corpora.kind import CorpusStage
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError
 from sentdist.objectives.info_nce import InfoNCE
 from sentdist.objectives.rcl import RCL, Regulators
 from sentdist.objectives.supmpn import SupMPN
-from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus, GroupPart
-from sentdist.recipe.corpora.kind import CorpusStage
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.objectives import AnyObjective, Sum, Term
 from sentdist.recipe.shipped import PAPERS
 from sentdist.recipe.specs import EncoderSpec, View

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,32 +12,31 @@ from unittest import mock
 from unittest.mock import Mock
 
 import pytest
-from ray.core.generated.common_pb2 import ActorDiedErrorContext, NodeDeathInfo  # type: ignore[attr-defined]
-from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayError, RayTaskError, WorkerCrashedError
+from ray.exceptions import ActorDiedError, ActorUnavailableError, GetTimeoutError, RayTaskError, WorkerCrashedError
 from ray.train.torch.config import _is_backend_nccl
 from ray.train.v2.api.exceptions import ControllerError, PreemptionError, WorkerGroupError
 from ray.train.v2.api.preemption import PreemptionInfo
 from torch.distributed.distributed_c10d import Backend, BackendConfig
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ArtifactLost, DataError, ResourceError, SentdistError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
+from sentdist.run import board as actor
 from sentdist.run import build_stage as built
-from sentdist.run import reserved
-from sentdist.run.board import actor, client
-from sentdist.run.board.actor import BoardActor
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.submissions import EventSink, GroupMember, Submission
-from sentdist.run.board.watchdog import Attempts, GroupLostError, end_of, may_be_a_lost_peer
-from sentdist.run.board.worker_groups import Order
+from sentdist.run import client, rank, reserved
+from sentdist.run import group as member
+from sentdist.run import group as worker_group
+from sentdist.run.board import BoardActor
 from sentdist.run.build_stage import build_stage
-from sentdist.run.cluster.connection import GONE, was_announced
-from sentdist.run.demand import Demand, ElasticWidth
-from sentdist.run.training import rank, worker_group
-from sentdist.run.training import worker_group as member
+from sentdist.run.cluster.connection import GONE
+from sentdist.run.events import StageEvent
+from sentdist.run.losses import GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.run.resources import Demand, ElasticWidth
+from sentdist.run.submissions import EventSink, GroupMember, Submission
+from sentdist.run.workers import Order
 from sentdist.stages.context import Context
 from sentdist.stages.train_setup import Ranks
 from sentdist.store.store import Artifact, ArtifactStore
@@ -52,7 +50,7 @@ ENOUGH_S = 5.0
 Driven = Callable[..., tuple[object, list[StageEvent], list[tuple[Any, ...]]]]
 
 
-def _demand(way: Literal["task", "group", "pool"]) -> Demand:
+def _demand(way: Literal["task", "group"]) -> Demand:
     return Demand(way=way, workers=1, num_cpus=1.0, num_gpus=0.0)
 
 
@@ -82,7 +80,6 @@ def fake_ray() -> Iterator[FakeRay]:
         mock.patch("ray.kill"),
         mock.patch("ray.cancel"),
         mock.patch.object(actor, "note_stopped"),
-        mock.patch.object(actor, "read_cluster", side_effect=RayError("the head does not answer")),
     ):
         yield fake
 
@@ -121,7 +118,7 @@ def driven(tmp_path: Path) -> Driven:
 
 def test_only_what_has_peers_can_have_lost_one() -> None:
     closed = RuntimeError("connection closed by peer")
-    assert may_be_a_lost_peer(closed, _demand("group")) and may_be_a_lost_peer(closed, _demand("pool"))
+    assert may_be_a_lost_peer(closed, _demand("group"))
     assert not may_be_a_lost_peer(closed, _demand("task")) and not may_be_a_lost_peer(DataError(**SAID), _demand("group"))
 
 
@@ -138,26 +135,9 @@ def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(d
     found, events, noted = driven(WorkerCrashedError(), "built")
     assert found == "built" and [event.what for event in events] == ["retry"] and not noted
     found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
-    assert isinstance(found, ResourceError) and "lost 2 times before its first checkpoint (WorkerCrashedError" in str(found)
+    assert isinstance(found, ResourceError) and "lost 2 times (WorkerCrashedError" in str(found)
     assert [event.what for event in events] == ["retry", "failed"]
     assert [(key, message.partition(":")[0]) for key, message in noted] == [(STAGE.key, "ResourceError")]
-
-
-def test_losses_are_counted_since_the_last_checkpoint_that_advanced() -> None:
-    for max_failures, steps, is_over in (
-        (0, [0], True),
-        (1, [0], False),
-        (1, [10, 10], True),  # it had got on before the first loss, not between the two
-        (1, [10, 20, 30, 40], False),  # a machine that is taken away again and again
-        (2, [10, 10, 11, 11], False),
-        (1, [10, 5], True),  # a checkpoint that is gone is not progress
-        (2, [10, 5, 10], True),  # nor is it to come to where it was
-    ):
-        attempts = Attempts(max_failures=max_failures)
-        for step in steps:
-            attempts = attempts.after_loss(step)
-        assert attempts.are_over == is_over, steps
-        assert ("checkpoint of step" in attempts.next_one) == (max(steps) > 0)
 
 
 def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(driven: Driven) -> None:
@@ -167,6 +147,9 @@ def test_a_lost_input_that_took_a_group_is_no_failure_and_a_mistake_is_final(dri
     found, events, noted = driven(GroupLostError(lost), max_failures=5)
     assert found is lost and [event.what for event in events] == ["lost"] and not noted, "who asked for it asks again"
     assert end_of(STAGE, mistake).what == "failed"
+    peer = GroupLostError(RuntimeError("connection closed by peer"))
+    found, events, noted = driven(peer, peer, peer, max_failures=5)
+    assert isinstance(found, RuntimeError) and [event.what for event in events] == ["retry", "retry", "failed"], "it may be a bug"
 
 
 async def _until(is_so: Callable[[], bool]) -> None:
@@ -340,6 +323,7 @@ def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPat
         (killed, GONE),  # the controller is
         (WorkerGroupError("", {0: peer, 1: killed}), GONE),
         (WorkerGroupError("", {0: refusal, 1: killed}), ResourceError),
+        (PreemptionError(PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"a": [1]})), GONE),  # a host left after notice
         (ControllerError(RayTaskError("execute", "Traceback …", refusal).as_instanceof_cause()), ResourceError),  # while it is set up
     )
     for error, origin in ends:
@@ -347,29 +331,14 @@ def test_what_a_group_is_lost_to_reaches_the_board(monkeypatch: pytest.MonkeyPat
         with pytest.raises(GroupLostError) as found:
             worker_group.run_worker_group(GROUP)
         assert isinstance(found.value.origin, origin)
+        assert "ray.train" not in type(found.value.origin).__module__, "who has not loaded Ray Train gets it, too"
     _end_with(monkeypatch, ControllerError(RuntimeError("no group could be started")))
     with pytest.raises(ControllerError):  # what Ray Train cannot do itself is no loss
         worker_group.run_worker_group(GROUP)
 
 
-def test_hosts_that_were_given_notice_are_a_loss_that_is_reported_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words that cross processes to whoever has not loaded Ray Train."""
-    why = NodeDeathInfo(reason=NodeDeathInfo.AUTOSCALER_DRAIN_PREEMPTED)
-    taken: Any = ActorDiedErrorContext(actor_id=bytes(16), node_death_info=why)
-    gone = PreemptionInfo(deadline_ms=None, preempted_node_to_ranks={"a": [1]})
-    killed = WorkerGroupError("", {0: RuntimeError("a peer is gone"), 1: ActorDiedError(taken)})
-    for error, words in ((PreemptionError(gone), "interrupted by node preemption"), (killed, "The actor died")):
-        _end_with(monkeypatch, error)
-        with pytest.raises(GroupLostError) as found:
-            worker_group.run_worker_group(GROUP)
-        origin = found.value.origin
-        assert was_announced(origin) and isinstance(origin, GONE) and words in str(origin)
-        assert "ray.train" not in type(origin).__module__
-    assert not was_announced(ActorDiedError()) and not was_announced(RuntimeError("a peer is gone"))
-
-
 def test_a_group_is_tried_again_by_the_board_alone_unless_its_size_may_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The board counts losses, and knows whether a training has got on between two of them."""
+    """The board counts losses."""
     fixed, elastic = (_asked(monkeypatch, member) for member in (GROUP, ELASTIC))
     assert fixed.run_config.failure_config.max_failures == elastic.run_config.failure_config.max_failures == 0
     assert fixed.run_config.failure_config.max_preemption_failures == elastic.run_config.failure_config.max_preemption_failures == 0
@@ -405,23 +374,15 @@ ARTIFACT: Any = Mock(record=Mock(seconds=1.0))
 
 
 class Built:
-    """Stages built with other bodies; tracker, signs of life and reservations as they came."""
+    """Stages built with other bodies; tracker and reservations as they came."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.tracker, self.body, self.sink, self.reserved = Mock(), Mock(return_value=ARTIFACT), RecordingSink(), Mock()
-        self.beats: list[str] = []
         self.submission = Submission(
             context=Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", bank_in_object_store=False)), tracker=self.tracker
         )
-        monkeypatch.setattr(built, "Heartbeats", self._beating)
         monkeypatch.setattr(built, "build_in_process", self.body)
         monkeypatch.setattr(reserved, "use_reserved", self.reserved)
-
-    @contextmanager
-    def _beating(self, stage: Stage, sink: Any) -> Iterator[None]:
-        assert sink is self.sink
-        self.beats.append(stage.key)
-        yield
 
     def __call__(self, stage: Stage, **runtime: Any) -> Artifact:
         if runtime:
@@ -443,12 +404,11 @@ def build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Built:
 def test_what_one_process_builds_is_reported_and_kept_within_what_it_has_reserved(build: Built) -> None:
     for kind, reserves in (("corpus", 0), ("bank", 1), ("targets", 1), ("scores", 1)):  # a corpus needs no torch
         stage = one_of_each()[kind]
-        for stand_in in (build.sink.reported, build.beats):
-            stand_in.clear()
+        build.sink.reported.clear()
         build.tracker.reset_mock()
         build.reserved.reset_mock()
         assert build(stage) is ARTIFACT
-        assert build.events == ["started", "finished"] and build.beats == [stage.key]
+        assert build.events == ["started", "finished"]
         build.tracker.finish.assert_called_once_with(ARTIFACT.record)
         assert len(build.reserved.mock_calls) == reserves, kind
 

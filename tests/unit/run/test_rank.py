@@ -17,11 +17,11 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Train
-from sentdist.run.board.submissions import Submission
-from sentdist.run.training import rank
-from sentdist.run.training import rank as reporter
-from sentdist.run.training.rank import ProgressReporter, train_as_first_rank
-from sentdist.run.training.resume import CheckpointClock
+from sentdist.run import losses, rank
+from sentdist.run import rank as reporter
+from sentdist.run.losses import LeaveNotice
+from sentdist.run.rank import CheckpointClock, ProgressReporter, train_as_first_rank
+from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import ALONE
@@ -29,6 +29,7 @@ from sentdist.tracking.tracker import Run
 from tests.support.every_stage import one_of_each
 from tests.support.lost_training import HostLost, RecordingSink
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -84,18 +85,16 @@ def test_a_lost_training_goes_on_and_ends_with_the_same_parameters(prepared: Any
 def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[tuple[Any, ...]] = []
     monkeypatch.setattr(reporter, "add", lambda metric, amount, **labels: counted.append((metric, amount, labels)))
-    sink, run, heartbeats = Mock(), Mock(), Mock()
+    sink, run = Mock(), Mock()
     history = [{"step": 5, "loss": 0.5}]  # of an attempt before it went on from a checkpoint
     session: Any = SimpleNamespace(history=history, progress=SimpleNamespace(step=5), schedule=SimpleNamespace(num_steps=20))
-    reported = ProgressReporter(one_of_each()["train"], session, sink, run, heartbeats)  # type: ignore[arg-type]
-    heartbeats.report_step.assert_called_once_with(5, 20), "where it is, before its next step"
+    reported = ProgressReporter(one_of_each()["train"], session, sink, run)  # type: ignore[arg-type]
     history.append({"step": 6, "loss": 0.25})
     session.progress.step = 6
     step = Mock(spec=StepReport, step=5, num_sentences=24, loss=0.25, seconds=Mock(total=2.0))
     reported.on_event(step)
     run.follow.assert_called_once_with(history)
     assert counted == [(reporter.SENTENCES, 24, {"kind": "train"})]
-    assert heartbeats.report_step.call_args.args == (6, 20)
     event = sink.post.call_args.args[0]
     assert (event.what, event.step, event.sentences_per_s) == ("step", 6, 12.0)
     reported.close()
@@ -139,6 +138,18 @@ def test_the_first_ranks_clock_is_the_one_that_is_read() -> None:
     first.restart()
     assert 0 <= first.vote() <= time.monotonic() - began
     assert math.isinf(CheckpointClock(Runtime(), rank=1, is_leaving=lambda: True).vote())
+
+
+def test_a_host_that_gets_notice_is_seen_to_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(losses, "NOTICE_S", 0.01)
+    monkeypatch.setattr(losses.ray, "is_initialized", lambda: True)
+    monkeypatch.setattr(losses.ray, "get_runtime_context", lambda: SimpleNamespace(get_node_id=lambda: "aa"))
+    draining = {"bb"}
+    with LeaveNotice(is_draining=draining.__contains__) as notice:
+        time.sleep(0.05)
+        assert not notice.is_leaving()
+        draining.add("aa")
+        wait_for(notice.is_leaving, what="the notice")
 
 
 def test_a_host_that_is_about_to_leave_makes_one_checkpoint_due_at_once() -> None:

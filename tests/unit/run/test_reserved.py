@@ -16,11 +16,10 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
 from sentdist.run import build_stage, reserved
-from sentdist.run.board.submissions import Submission
-from sentdist.run.demand import Demand
-from sentdist.run.parallel import shards
+from sentdist.run import group as worker_group
 from sentdist.run.reserved import use_reserved
-from sentdist.run.training import worker_group
+from sentdist.run.resources import Demand
+from sentdist.run.submissions import Submission
 from sentdist.stages import local, rungs
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
@@ -60,12 +59,6 @@ PLACES = {
     "a training in this process": Place("train", (rungs, "train_here"), local.build_here, "micro_batch"),
     "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
     "another worker of a group": Place("train", (worker_group, "train_rank"), _follow, "micro_batch"),
-    "a worker that makes shards": Place(
-        "bank",
-        (shards, "worker_body"),
-        lambda stage, context: shards.ShardMaker(stage, context, 10, None, None).work(0),
-        "tokens_per_batch",
-    ),
 }
 
 

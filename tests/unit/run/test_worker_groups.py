@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
-from sentdist.run.board import worker_groups
-from sentdist.run.board.submissions import Submission
-from sentdist.run.board.watchdog import GroupLostError
-from sentdist.run.board.worker_groups import StartedGroup, WorkerGroups
-from sentdist.run.demand import Demand
+from sentdist.run import workers as worker_groups
+from sentdist.run.losses import GroupLostError
+from sentdist.run.resources import Demand
+from sentdist.run.submissions import Submission
+from sentdist.run.workers import StartedGroup, WorkerGroups
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 
@@ -69,7 +69,7 @@ class Toys:
 
     async def _live(self, name: str) -> None:
         number = 0
-        while (order := await self.groups.next_order(name, number, is_first=True, device="")) is not None:
+        while (order := await self.groups.next_order(name, number, is_first=True)) is not None:
             number = order.number
             assert isinstance(order.stage, RowsCorpus)
             self.begun.append((name, order.stage.source))
@@ -119,7 +119,7 @@ def test_the_end_of_a_group_is_the_error_of_what_it_built_and_of_nothing_else() 
         )
 
         async def leaves(name: str) -> None:
-            assert await toys.groups.next_order(name, 0, is_first=True, device="") is not None
+            assert await toys.groups.next_order(name, 0, is_first=True) is not None
 
         await toys.groups.make_room()
         toys._live = leaves  # type: ignore[method-assign]
@@ -140,7 +140,7 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         toys = Toys(act)
         first = toys.build(0)
         await asyncio.sleep(0.02)
-        other = asyncio.ensure_future(toys.groups.next_order("workers-1", 0, is_first=False, device=""))
+        other = asyncio.ensure_future(toys.groups.next_order("workers-1", 0, is_first=False))
         await asyncio.sleep(0.02)
         assert not other.done()
         toys.groups.begin("workers-1", 1)
@@ -149,6 +149,6 @@ def test_the_other_workers_see_an_order_when_the_first_has_begun_it() -> None:
         gate.set()
         await first
         await toys.groups.close()
-        assert await toys.groups.next_order("workers-1", 1, is_first=False, device="") is None
+        assert await toys.groups.next_order("workers-1", 1, is_first=False) is None
 
     _play(scene())

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.corpora.groups import Augmentation, GroupedCorpus, reworded
+from sentdist.corpora.kind import Reading
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import DataError, EncoderError
-from sentdist.recipe.corpora.groups import Augmentation, GroupedCorpus
 from sentdist.recipe.stage import Json
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.corpora import rewording
 from sentdist.stages.local import build_here
 from tests.support.groups_data import groups, supmpn_values, write_inference
 from tests.support.tiny_data import tiny_plan
@@ -35,9 +35,9 @@ def positives(corpus: OpenedCorpus) -> list[str]:
 def test_deleted_words(tmp_path: Path, tiny_encoder_dir: Path) -> None:
     data = write_inference(tmp_path / "data")
     copies, plain, _, _ = built(tmp_path, tiny_encoder_dir, None, data)
-    shorter, reported, _, context = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
+    shorter, reported, _, _ = built(tmp_path, tiny_encoder_dir, {"name": "word_deletion"}, data)
     section, sentence = Augmentation(name="word_deletion", fraction=0.3), " ".join(f"word{number}" for number in range(20))
-    found = [rewording(section, seed=seed, context=context)([sentence]) for seed in (1, 1, 2)]
+    found = [reworded([sentence], section, seed=seed, reading=Reading(root=data)) for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2] and len(found[0][0].split()) == 14
     assert plain["num_augmented"] == 0 and reported["num_augmented"] == reported["num_filled_positives"] == plain["num_filled_positives"]
     assert reported["num_unchanged"] == 0

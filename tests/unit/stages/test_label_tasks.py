@@ -10,7 +10,7 @@ import pytest
 
 from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.data.leaks import LeakFinder
-from sentdist.data.sources.hub import inspect_source
+from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError
 from sentdist.recipe.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
 from sentdist.stages.scores.scorer import COSINE

@@ -159,7 +159,7 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["pairs=my/labelled-pairs@tset"], 'Did you mean "test"'),
         (["reranking=my/pairs"], "query_id"),
         (["retrieval=my/banc"], "Did you mean my/bank"),
-        (["retrieval=my"], "a folder without corpus.jsonl"),
+        (["retrieval=my"], "a BEIR folder"),
         (["retrieval=my/pairs"], "found one table, my/pairs"),
         (["classification="], "expected KIND=SOURCE"),
         (["sts=my/pairs@"], "expected a split after @"),
@@ -207,7 +207,7 @@ def test_a_column_of_groups_counts_for_every_kind(kind: str, tiny_encoder_dir: P
     if kind == "reranking":
         rows[1]["group"] = None
         write_table(tmp_path, "my/data", rows)
-        with pytest.raises(DataError, match="query q0 in groups topic 0 and none"):
+        with pytest.raises(DataError, match="query q0 with another text or group"):
             read_candidates("my/data", data_root=tmp_path)
 
 

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from sentdist.corpora.relations import LinkTask
+from sentdist.corpora.triples import HeldOutTriples
 from sentdist.data.corpus import OpenedCorpus
-from sentdist.data.relations import HeldOutTriples
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
-from sentdist.recipe.corpora.relations import LinkTask
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores, Train

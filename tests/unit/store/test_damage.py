@@ -16,12 +16,11 @@ import pytest
 from typer.testing import CliRunner
 
 from sentdist.cli import app
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ArtifactLost, StoreError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.store import copies
-from sentdist.store import store as store_module
 from sentdist.store.garbage import collect_garbage, dependents, orphans
 from sentdist.store.record import SCHEMA, Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
@@ -34,10 +33,9 @@ OTHER = RowsCorpus(source="nli/triplets", source_revision="r", limit=10)
 
 
 @pytest.fixture(autouse=True)
-def fresh_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def fresh_process() -> None:
     """Forget what this process has found whole, as a new one would not know it."""
     copies.forget()
-    monkeypatch.setattr(store_module, "_stuck", {})
 
 
 def _put(store: ArtifactStore, stage: RowsCorpus = CORPUS, text: str = "0123456789", **results: Json) -> Artifact:

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sentdist.recipe.corpora.rows import RowsCorpus
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Train
 from sentdist.store import garbage
 from sentdist.store.copies import IN_USE_S, make_room

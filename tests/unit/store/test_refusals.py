@@ -1,9 +1,8 @@
-"""What a store that is full, read-only, unreachable, silent, misnamed or taken away says."""
+"""What a store that is full, read-only, unreachable, misnamed or taken away says."""
 
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import pickle
 import tempfile
@@ -14,12 +13,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import StoreError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.store import access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
-from tests.support.waiting import wait_for
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
 TROUBLE = {
@@ -149,14 +147,3 @@ def test_a_store_that_was_taken_away_takes_nothing_and_goes_on_when_it_is_back(t
     (tmp_path / "away").rename(away)
     store.files.write_text("sweeps/one.json", "{}")
     assert (root / "sweeps" / "one.json").read_text() == "{}" and store.has(CORPUS)
-
-
-def test_a_store_that_does_not_answer_is_reported_while_it_waits(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(access, "TELL_AFTER_S", 0.2)
-    monkeypatch.setattr(access, "_watcher", [])
-    with caplog.at_level(logging.WARNING):
-        with access.warn_if_silent("at once"):
-            pass
-        with access.warn_if_silent("s3://silent"):
-            wait_for(lambda: "has not answered for" in caplog.text, what="a line")
-    assert "s3://silent" in caplog.text and "at once" not in caplog.text

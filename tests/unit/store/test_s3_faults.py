@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import StoreError
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.store import copies
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3

@@ -13,8 +13,8 @@ import pytest
 from moto.server import ThreadedMotoServer
 from pyarrow import fs
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.recipe.corpora.rows import RowsCorpus
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train

@@ -1,0 +1,139 @@
+"""Inspect and read a source by its name: generated, on the Hugging Face Hub, or below a data root."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sentdist.data import files, generated, hub, releases, retrieval
+from sentdist.data.files import FileFacts
+from sentdist.data.tables import check_columns
+from sentdist.errors import DataError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY, POSITIVE, NEGATIVE = "query", "positive", "negative"
+ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of a table with one row per candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceFacts:
+    """Facts of a source for planning.
+
+    Args:
+        revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
+        num_rows: rows of the requested split, or of all splits; judgements for a retrieval source.
+        columns: names of the columns; of the documents for a retrieval source.
+        splits: names of the splits, () without splits.
+    """
+
+    revision: str
+    num_rows: int
+    columns: tuple[str, ...]
+    splits: tuple[str, ...] = ()
+
+
+def inspect_source(
+    name: str,
+    *,
+    split: str | None = None,
+    data_root: Path | None = None,
+    hub_revision: str | None = None,
+    columns: Sequence[str] | None = None,
+    may_name_columns: bool = True,
+    judged: bool = False,
+) -> SourceFacts:
+    """Return the facts of a source without reading its sentences: fast enough for planning.
+
+    Args:
+        columns: columns that will be read, to be checked.
+        may_name_columns: whether the user can choose their names.
+        judged: whether the source should have documents, queries and judgements.
+
+    Raises:
+        DataError: a missing, empty or unreadable file (with similar names), an unknown split, absent columns, no answer from the hub.
+    """
+    facts = _facts(name, data_root, hub_revision, judged=judged)
+    sizes = dict(facts.splits)
+    part = split if name.startswith((generated.PREFIX, hub.PREFIX)) else files.part_of(list(sizes), split)
+    files.check_split(name, list(sizes), part)
+    if columns is not None:
+        found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
+        check_columns(name, found, columns, remedy="" if may_name_columns else "Rename columns in the file")
+    num_rows = facts.num_rows if part is None else sizes[part]
+    return SourceFacts(revision=facts.digest, num_rows=num_rows, columns=facts.columns, splits=tuple(sizes))
+
+
+def check_pinned(name: str, revision: str, *, data_root: Path | None) -> None:
+    """Check that a source below the data root still has the content of `revision`; others cannot change.
+
+    Raises:
+        DataError: other content, which would be stored under the wrong key; or a missing source.
+    """
+    if not name.startswith((generated.PREFIX, hub.PREFIX)) and _facts(name, data_root, None).digest != revision:
+        raise changed_since_planning(f"{name} (below {data_root})", revision)
+
+
+def changed_since_planning(where: str, revision: str) -> DataError:
+    """Return the error for a source whose content differs from the revision in the plan."""
+    return DataError(where=where, found="another content than when the run was planned", expected=revision, remedy="Run the command again.")
+
+
+def _facts(name: str, data_root: Path | None, hub_revision: str | None, *, judged: bool = False) -> FileFacts:
+    if name.startswith(generated.PREFIX):
+        return generated.facts_of(name)
+    if name.startswith(hub.PREFIX):
+        return hub.inspect(name, revision=hub_revision)
+    if (collection := retrieval.find_collection(name, data_root)) is not None:
+        return retrieval.facts_of(name, collection)
+    if (release := releases.find(name, data_root)) is not None:
+        return releases.facts(name, release)
+    if judged and data_root is not None and not files.with_suffixes(data_root / name):
+        raise files.missing(name, data_root, expected=retrieval.SHAPES)
+    return files.file_facts(name, files.locate(name, data_root))
+
+
+def has_source(name: str, folder: Path) -> bool:
+    """Whether a local folder has a table of that name, with or without suffix, or documents, queries and judgements."""
+    try:
+        return folder.is_dir() and (bool(files.with_suffixes(folder / name)) or retrieval.find_collection(name, folder) is not None)
+    except DataError:  # some of the three tables are there
+        return True
+
+
+def read_source(
+    name: str,
+    *,
+    split: str | None = None,
+    data_root: Path | None = None,
+    columns: Sequence[str] | None = None,
+    hub_revision: str | None = None,
+) -> pa.Table:
+    """Return the rows of a source (hub data sets at `hub_revision`) or one split, text as large_string; DataError as `inspect_source`."""
+    if name.startswith(hub.PREFIX):
+        return hub.read(name, split=split, columns=columns, revision=hub_revision)
+    if name.startswith(generated.PREFIX):
+        files.check_split(name, [part for part, _ in generated.facts_of(name).splits], split)
+        return generated.read(name, split=split, columns=columns)
+    if (release := releases.find(name, data_root)) is not None:
+        table = releases.read(name, release)
+        return files.chosen(name, table, split=files.part_of([part for part, _ in files.split_sizes(table)], split), columns=columns)
+    path = files.locate(name, data_root)
+    if split is not None:
+        splits = [part for part, _ in files.file_facts(name, path).splits]
+        split = files.part_of(splits, split)
+        files.check_split(name, splits, split)
+    return files.read_file(name, path, split=split, columns=columns)
+
+
+def columns_as_rows(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns that `checked_rows.as_rows` makes of a table with these columns."""
+    return (*columns, *(column for column in ROW_COLUMNS if column not in columns and are_lists(columns)))
+
+
+def are_lists(columns: Sequence[str]) -> bool:
+    """Whether a table has lists of candidates, as mteb writes them."""
+    return {QUERY, POSITIVE, NEGATIVE} <= set(columns) and "document" not in columns
