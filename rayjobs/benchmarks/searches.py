@@ -34,7 +34,7 @@ from sentdist.run.searching import conductor, in_process
 from sentdist.run.searching.in_process import search_in_process
 from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_search
+from sentdist.stages.planned import planned_search
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.searches import SearchRecord, find_search, load_search
 from sentdist.store.store import Artifact, ArtifactStore

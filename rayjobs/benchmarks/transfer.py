@@ -25,7 +25,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.recipe.recipe_tasks import pinned_task
 from sentdist.recipe.task_kinds import ClassificationTask
 from sentdist.recipe.tasks import TASK_GROUPS
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.stages.tasks.classification import LoadedClassification, load_classification
 
 

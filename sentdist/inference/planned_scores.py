@@ -21,8 +21,8 @@ from sentdist.recipe.task_kinds import TASK_KINDS, own_rows_of
 from sentdist.recipe.task_names import OWN_KINDS, own_parts, task_names
 from sentdist.recipe.tasks import TASKS
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_evaluation
-from sentdist.stages.planning.resolve import declared_folder
+from sentdist.stages.planned import planned_evaluation
+from sentdist.stages.resolve import declared_folder
 from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
 
@@ -205,7 +205,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
+        from sentdist.stages.fit import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))

@@ -18,13 +18,13 @@ from sentdist.run.events import StageEvent, progress_event
 from sentdist.run.plan_facts import Show, SweepProgress, disk_estimate, progress_of
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions
+from sentdist.stages.fit import check_precisions
 from sentdist.stages.local import build_past_failures
-from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
-from sentdist.store.sweep import begin_sweep, confirmation, load_sweep, sweep_record
+from sentdist.store.sweep import confirmation, load_sweep, save_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
@@ -292,7 +292,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
         context = _with_devices(plan, context, missing, print_line)
     if warning := estimate.warning(context.store.free_bytes()):
         print_line(warning)
-    begin_sweep(context.store, sweep_record(plan), print_line)
+    save_sweep(context.store, sweep_record(plan))
     progress = progress_of(plan, missing)
 
     def failed(stage: Stage, error: SentdistError) -> None:
@@ -311,7 +311,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
 
 
 def _with_devices(plan: Plan, context: Context, missing: frozenset[str], print_line: PrintLine) -> Context:
-    from sentdist.stages.devices import left_out_here, old_gpu_here, on_this_machine  # torch takes seconds
+    from sentdist.stages.fit import left_out_here, old_gpu_here, on_this_machine  # torch takes seconds
 
     runtime, devices = on_this_machine(context.runtime)
     check_precisions((stage for stage in plan.stages if stage.key in missing), runtime, old_gpu=old_gpu_here(runtime))

@@ -19,7 +19,7 @@ from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
 from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
-from sentdist.stages.memory import EncoderSize, size_of
+from sentdist.stages.fit import EncoderSize, size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED, Forecast
 
 TELLS = 0.1  # share of the work after which the remaining time can be estimated

@@ -15,7 +15,7 @@ from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Scores
 from sentdist.run.cluster.address import local_nodes
 from sentdist.stages.context import Context
-from sentdist.stages.devices import usable_gpus
+from sentdist.stages.fit import usable_gpus
 from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
 from sentdist.text import PrintLine
 

@@ -37,14 +37,14 @@ from sentdist.run.resources import (
 from sentdist.run.submissions import Submission
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions
-from sentdist.stages.memory import (
+from sentdist.stages.fit import (
     TOKENS_PER_SENTENCE,
+    check_precisions,
     gpu_bytes,
     size_of,
     worker_bytes,
 )
-from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
@@ -72,7 +72,7 @@ def run_sweep(
         context.store.check_writable(needed_bytes=estimate.least)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
-    begin_sweep(context.store, sweep, print_line)
+    save_sweep(context.store, sweep)
     tracker = tracker or Tracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}

@@ -19,7 +19,7 @@ from sentdist.run.searching.budgets import steady_clock
 from sentdist.run.searching.conductor import ALL_TRIED
 from sentdist.run.sweep_end import SweepSummary
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
+from sentdist.stages.planned import OwnRequest, planned_recipe, planned_search
 from sentdist.store.searches import SearchRecord
 from sentdist.text import PrintLine
 

@@ -21,7 +21,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.memory import gpu_bytes, size_of
+from sentdist.stages.fit import gpu_bytes, size_of
 from sentdist.stages.scores.embed_sentences import frozen_encoder
 
 # Share of a worker's GPU memory that a bank there may take: it only saves copies, and the estimate of the rest of a training does not

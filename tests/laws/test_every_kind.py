@@ -9,7 +9,7 @@ import pytest
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Bank
 from sentdist.run.plan_facts import bytes_beside_weights
-from sentdist.stages.memory import EncoderSize, encoder_size
+from sentdist.stages.fit import EncoderSize, encoder_size
 from tests.support.every_stage import one_of_each, plan_of_all_kinds
 
 NOT_PLANNED = {"rung", "encoded", "overlap", "tokens"}

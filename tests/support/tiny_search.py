@@ -12,7 +12,7 @@ from sentdist.recipe.suggestions import PlannedSearch, searched
 from sentdist.run.searching.conductor import Conductor
 from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.store.searches import SearchEvent, SearchRecord
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values

@@ -23,7 +23,7 @@ from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import SweepProgress
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 
 
 def test_folds_need_each_label() -> None:

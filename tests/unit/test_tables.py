@@ -22,10 +22,10 @@ from sentdist.recipe.tasks import TASKS
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
 from sentdist.run.resources import stage_demand
-from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of
 from sentdist.stages.tasks.load import loader_of
+from sentdist.stages.train import training_card
 from sentdist.store.record import MissingStage
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES, shipped_plan

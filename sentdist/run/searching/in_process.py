@@ -16,7 +16,7 @@ from sentdist.run.events import progress_event
 from sentdist.run.searching.conductor import Conductor, ToRun, Watch
 from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions, left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.fit import check_precisions, left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.train import TrainSession

@@ -25,7 +25,7 @@ from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
 from sentdist.run import build_recipe
-from sentdist.stages.planning import planned
+from sentdist.stages import planned
 from sentdist.store.searches import load_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data

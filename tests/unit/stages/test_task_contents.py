@@ -12,7 +12,7 @@ from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
 from sentdist.recipe.task_names import OWN_KINDS
 from sentdist.recipe.unroll import Plan
-from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
+from sentdist.stages.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_plan, tiny_values
