@@ -8,7 +8,6 @@ from pathlib import Path
 
 from sentdist.errors import StoreError, listed
 from sentdist.recipe.recipe import recipe_text
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.citations import works_of_sweep
 from sentdist.report.comparisons import GridBaseline
@@ -35,7 +34,16 @@ from sentdist.report.templating import Block, html_page, render
 from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, cells_by_dev, challengers, chosen_of_baseline, confirmed_name, load_sweep, method_title
+from sentdist.store.sweep import (
+    SweepRecord,
+    cells_by_dev,
+    challengers,
+    chosen_of_baseline,
+    confirmed_name,
+    load_sweep,
+    method_title,
+)
+from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.text import Citation
 
 FIRST_FIGURES = {"differences": "Differences", "learning": "Learning curves"}  # shown on the page; all others are folded away

@@ -34,11 +34,12 @@ from sentdist.recipe import specs
 from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.recipe.task_kinds import TASK_KINDS, mean_of
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.text_stages import targets_of
 from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
 from sentdist.store.searches import HISTORY_FILE
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import mean_of
 
 
 @dataclass(kw_only=True)
