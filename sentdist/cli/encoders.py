@@ -120,7 +120,7 @@ def _loaded(use: EncoderUse, runtime: Runtime | None) -> LoadedEncoder:
 def _devices_here() -> str:
     """The device of this process, and idle ones with the reason."""
     from sentdist.recipe.sections import Runtime
-    from sentdist.stages.devices import on_this_machine
+    from sentdist.stages.fit import on_this_machine
 
     return on_this_machine(Runtime())[1]
 

@@ -19,8 +19,8 @@ from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPro
 from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.embed import MakeEmbed, embed_here
-from sentdist.stages.planning.planned import planned_evaluation
-from sentdist.stages.planning.resolve import declared_folder
+from sentdist.stages.planned import planned_evaluation
+from sentdist.stages.resolve import declared_folder
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tasks.cards import TASKS
 from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
@@ -179,7 +179,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
+        from sentdist.stages.fit import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))

@@ -23,9 +23,8 @@ from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
-from sentdist.stages.devices import why_unusable
-from sentdist.stages.memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
+from sentdist.stages.fit import explained_if_full, whole_gpu, why_unusable
+from sentdist.stages.resolve import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)

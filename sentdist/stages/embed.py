@@ -75,7 +75,7 @@ def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision:
 
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.precision import apply_matmul_precision
-    from sentdist.stages.devices import device_of
+    from sentdist.stages.fit import device_of
 
     torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
     if isinstance(encoder, Train):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentdist.run.progress import SweepProgress
 
 from sentdist.cli.application import print_traceback
 from sentdist.errors import DataError, EncoderError
@@ -22,7 +23,7 @@ from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
 from sentdist.run.progress import SweepProgress
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.tasks.classification import ClassificationTask
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from sentdist.stages import planned
 from typer.testing import CliRunner
 
 import sentdist
@@ -25,7 +26,7 @@ from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
 from sentdist.run import backend
-from sentdist.stages.planning import planned
+from sentdist.stages import planned
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data

@@ -18,7 +18,7 @@ from sentdist.cli import app
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.recipe.stage import Json
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import declares_cls, tiny_encoder
 
