@@ -24,8 +24,8 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 BUDGETS: dict[str, int] = {
     "api": 890,
     "cli": 2017,
-    "corpora": 2100,
-    "data": 4363,
+    "corpora": 2019,
+    "data": 4190,
     "evaluation": 2954,
     "inference": 2354,
     "kernels": 3621,
