@@ -6,7 +6,7 @@ import argparse
 
 from sentdist.errors import counted
 from sentdist.run.cluster.connection import connect
-from sentdist.run.cluster.nodes import leave
+from sentdist.run.losses import leave
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Announce that this host will go away. Nothing is stopped; trainings resume elsewhere.")

@@ -287,37 +287,12 @@ def hub_trouble(error: Exception, *, revision: str | None = None) -> HubTrouble:
 
     if isinstance(error, known.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
         error = error.__cause__  # it was not in the cache either
-    answered, silent = True, False
-    match error:
-        case known.RevisionNotFoundError():
-            return HubTrouble(
-                found=f'no revision "{revision}" on the hub', remedy="Copy the commit from its page: Files, History.", has_answered=answered
-            )
-        case known.GatedRepoError():
-            return HubTrouble(
-                found="a gated repository", remedy="Request access on its page, then run `hf auth login`.", has_answered=answered
-            )
-        case known.RepositoryNotFoundError() | known.HFValidationError():
-            return HubTrouble(
-                found="no such repository on the hub, or a private one", remedy="Correct the name, or log in with `hf auth login`.",
-                has_answered=answered,
-            )  # fmt: skip
-        case known.OfflineModeIsEnabled():
-            return HubTrouble(
-                found="HF_HUB_OFFLINE, which forbids access to the hub", remedy="Unset HF_HUB_OFFLINE, or download it before.",
-                has_answered=silent,
-            )  # fmt: skip
-    if isinstance(error, known.LocalTokenNotFoundError) or _status(error) in (401, 403):
-        return HubTrouble(
-            found="no login with that permission", remedy="Run `hf auth login` with a token that has it.", has_answered=answered
-        )
-    return HubTrouble(
-        found=f"no answer from the hub ({type(error).__name__}: {first_line(error)})",
-        remedy="Check the network and try again.",
-        has_answered=silent,
-    )
-
-
-def _status(error: Exception) -> int | None:
-    code = getattr(getattr(error, "response", None), "status_code", None)
-    return code if isinstance(code, int) else None
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, known.RevisionNotFoundError):
+        remedy = "Copy the commit from its page: Files, History."
+        return HubTrouble(found=f'no revision "{revision}" on the hub', remedy=remedy, has_answered=True)
+    if isinstance(error, known.HFValidationError | known.LocalTokenNotFoundError) or status in (401, 403, 404):
+        found = f"no such repository on the hub, or no right to it ({type(error).__name__}: {first_line(error)})"
+        return HubTrouble(found=found, remedy="Correct the name, or log in with `hf auth login`.", has_answered=True)
+    found = f"no answer from the hub ({type(error).__name__}: {first_line(error)})"
+    return HubTrouble(found=found, remedy="Check the network and HF_HUB_OFFLINE, and try again.", has_answered=False)

@@ -6,7 +6,6 @@ import errno
 import hashlib
 import json
 import os
-import re
 import shutil
 import stat
 import uuid
@@ -16,7 +15,7 @@ from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
-from sentdist.errors import AGAIN, NO_RIGHT, RIGHTS, DataError, SentdistError, brief, counted, first_line, words_for
+from sentdist.errors import AGAIN, NO_RIGHT, RIGHTS, DataError, SentdistError, brief, first_line, words_for
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +185,6 @@ def _in_unit(size: float, units: Sequence[str], *, base: int, digits: str) -> st
 
 
 WRITE_AGAIN = "Download or write it again."
-QUOTE_FIELDS = "Quote fields that contain the delimiter or a line break, and complete rows with missing fields."
 SAVE_AS_UTF8 = "Save it as UTF-8 text."
 MOST_JSON_BYTES = 1 << 28  # 256 MiB: tokenizers of large vocabularies take tens of MB
 
@@ -249,19 +247,14 @@ def reading(
             raise kind(where=name, found="no permission to read it", expected=expected, remedy=RIGHTS) from error
         raise damaged(f"a file that cannot be read ({first_line(error) if error.strerror is None else error.strerror})") from error
     except UnicodeError as error:
-        found = f"a file that cannot be read ({_line_of(error, path)}bytes that are not UTF-8)"
+        found = f"a file that cannot be read (bytes that are not UTF-8: {first_line(error)})"
         raise kind(where=name, found=found, expected=expected, remedy=SAVE_AS_UTF8 if remedy == WRITE_AGAIN else remedy) from error
     except MemoryError as error:
         raise damaged("more than this machine's memory") from error
     except RecursionError as error:
         raise damaged("values nested too deeply") from error
     except Exception as error:
-        if (
-            ragged := re.match(r"CSV parse error: (?:Row #\d+: )?Expected (\d+) columns, got (\d+): (.*)", first_line(error))
-        ) and remedy == WRITE_AGAIN:
-            found = f"a row of {counted(int(ragged[2]), 'field')} instead of {ragged[1]}: {brief(ragged[3])}"
-            raise kind(where=name, found=found, expected="as many in each row", remedy=QUOTE_FIELDS) from error
-        raise damaged(f"a file that cannot be read ({_explained(error)})") from error
+        raise damaged(f"a file that cannot be read ({type(error).__name__}: {first_line(error)})") from error
 
 
 def unreadable(path: Path, *, most_bytes: int | None = None, may_be_pipe: bool = False) -> str | None:
@@ -338,28 +331,6 @@ def read_array(path: Path, *, expected: str = "a .npy file", remedy: str = WRITE
         if not isinstance(array, np.ndarray):
             raise ValueError("an archive of arrays")
     return array
-
-
-def _line_of(error: UnicodeError, path: Path | None) -> str:
-    """The line of the invalid bytes, if the whole file was decoded."""
-    if not isinstance(error, UnicodeDecodeError) or path is None or len(error.object) != path.stat().st_size:
-        return ""
-    number = error.object[: error.start].count(10) + 1
-    return f"line {number}: "
-
-
-def _explained(error: Exception) -> str:
-    if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} in line {error.lineno}"
-    message = first_line(error)
-    if type(error).__name__ == "ArrowInvalid":
-        if mixed := re.fullmatch(r"JSON parse error: Column\(/?(.*)\) changed from (\w+) to (\w+) in row (\d+)", message):
-            return f"{mixed[1] or 'a line'} is {mixed[2]} in some rows and {mixed[3]} in row {int(mixed[4]) + 1} of a part of it"
-        if broken := re.fullmatch(r"JSON parse error: (.*) in row (\d+)", message):
-            return f"no JSON in row {int(broken[2]) + 1} of a part of it: {broken[1].rstrip('.')}"
-        if "Parquet" in message:
-            return f"no Parquet file, or a part of one: {message.rpartition(': ')[2]}"
-    return message if message == type(error).__name__ else f"{type(error).__name__}: {message}"
 
 
 def cache_folder(name: str) -> Path:

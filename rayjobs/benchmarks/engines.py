@@ -65,7 +65,7 @@ def _engine(work: EngineWork) -> Callable[..., Any]:
         from sentdist.learning.engine import TorchEngine
 
         return partial(TorchEngine, device=work.device)
-    from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+    from sentdist.run.deepspeed_engine import DeepSpeedEngine
 
     return partial(DeepSpeedEngine, zero_stage=work.zero_stage, device=work.device)
 

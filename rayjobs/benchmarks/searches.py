@@ -29,10 +29,10 @@ from rayjobs.benchmarks import out_file
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Rung, Train
-from sentdist.run.board.submissions import EventSink, Submission
 from sentdist.run.build_stage import build_stage
 from sentdist.run.searching import conductor, in_process
 from sentdist.run.searching.in_process import search_in_process
+from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_search
 from sentdist.stages.rung_records import RungScore

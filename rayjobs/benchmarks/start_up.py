@@ -20,10 +20,10 @@ from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
-from sentdist.run.board.client import BoardClient
-from sentdist.run.board.submissions import Submission
 from sentdist.run.build_stage import build_stage
+from sentdist.run.client import BoardClient
 from sentdist.run.cluster.connection import connect
+from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_recipe
 

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
-from sentdist.errors import DataError, StoreError
-from sentdist.inference.arguments import (
-    given_count,
-    given_embeddings,
-    given_encoder,
-    given_flag,
-    given_pairs,
-    given_sentences,
-)
+from sentdist.data.cells import is_invisible, is_utf8
+from sentdist.errors import DataError, StoreError, brief, typed
 from sentdist.inference.opening import encoder_use, open_store, store_root
-from sentdist.recipe.specs import EncoderUse
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +18,7 @@ if TYPE_CHECKING:
 
     from sentdist.inference.embedding_loss import EmbeddingLoss
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.recipe.specs import EncoderSpec
+    from sentdist.recipe.specs import EncoderSpec, EncoderUse
     from sentdist.recipe.stage import Json
     from sentdist.store.store import Artifact, ArtifactStore
 
@@ -49,7 +41,7 @@ class Encoder:
 
         Args:
             name: a folder, a packaged name (`minilm-l6`), a hub id, or the key of a training in the store, and `?key=value&…` on how it is
-                opened; or a YAML file with `checkpoint` and these keys:
+                opened:
                 `revision`: commit of a hub id;
                 `pooling`: as `encoder.pooling` in a recipe (mean, cls, …); by default what it declares, else mean;
                 `max_length`: tokens of a sentence, including special ones, by default the encoder's limit;
@@ -62,12 +54,11 @@ class Encoder:
             EncoderError: no such encoder, an unknown key or value, no tokenizer, weights that its pooling lacks, or an unsupported length.
             DataError: not a name. ResourceError: tf32 without an NVIDIA GPU. StoreError: a key of no or several artifacts.
         """
-        checked = given_encoder("Encoder", name)
+        use, self._store = use_of(name, store), store_root(store)  # in which it was looked up
 
         from sentdist.inference.ready_encoder import LoadedEncoder
 
-        self._store = store_root(store)  # in which it was looked up
-        self.loaded = LoadedEncoder.load(encoder_use(checked, self._store))
+        self.loaded = LoadedEncoder.load(use)
 
     @property
     def width(self) -> int:
@@ -97,9 +88,9 @@ class Encoder:
             EncoderError: non-finite embeddings; a prompt that leaves no token for a sentence.
         """
         loaded = _of_sentences(self.loaded, prompt)
-        if given_flag("encode: normalize", normalize):
+        if normalize:
             loaded = replace(loaded, use=replace(loaded.use, normalize=True))
-        embeddings_SD = loaded.embed(given_sentences("encode: sentences", sentences))
+        embeddings_SD = loaded.embed(sentences_of("encode: sentences", sentences))
         embedding: np.ndarray = embeddings_SD[0] if isinstance(sentences, str) else embeddings_SD
         return embedding
 
@@ -121,19 +112,6 @@ class Encoder:
 AnyEncoder = Encoder | str | Path
 
 
-@overload
-def similarity(  # type: ignore[overload-overlap]  # a str is an Iterable[str], too; here it is one sentence
-    encoder: AnyEncoder, first: str, second: str, *, relations: Weights = None, prompt: str | None = None
-) -> float: ...
-@overload
-def similarity(
-    encoder: AnyEncoder,
-    first: Iterable[str],
-    second: Iterable[str],
-    *,
-    relations: Weights = None,
-    prompt: str | None = None,
-) -> np.ndarray: ...
 def similarity(
     encoder: AnyEncoder,
     first: str | Iterable[str],
@@ -141,7 +119,7 @@ def similarity(
     *,
     relations: Weights = None,
     prompt: str | None = None,
-) -> float | np.ndarray:
+) -> Any:
     """Return the similarity of pairs of sentences, row by row.
 
     Args:
@@ -160,7 +138,12 @@ def similarity(
     """
     from sentdist.inference.similarity import pair_scorer
 
-    heads, tails = given_pairs("similarity", first, second)
+    heads, tails = sentences_of("similarity: first", first), sentences_of("similarity: second", second)
+    if len(heads) != len(tails):
+        raise DataError(
+            where="similarity", found=f"{len(heads)} and {len(tails)} sentences", expected="two sentences, or two lists of equal length",
+            remedy="To compare one sentence with many, use search.",
+        )  # fmt: skip
     loaded = _of_sentences(_loaded(encoder), prompt)
     scores_S = pair_scorer(loaded, relations or {}).scores(heads, tails)
     return float(scores_S[0]) if isinstance(first, str) else scores_S
@@ -175,30 +158,6 @@ class Hit:
     text: str
 
 
-@overload
-def search(  # type: ignore[overload-overlap]
-    encoder: AnyEncoder,
-    queries: str,
-    corpus: Iterable[str],
-    *,
-    top: int = 10,
-    embeddings: ArrayLike | None = None,
-    relations: Weights = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-) -> list[Hit]: ...
-@overload
-def search(
-    encoder: AnyEncoder,
-    queries: Iterable[str],
-    corpus: Iterable[str],
-    *,
-    top: int = 10,
-    embeddings: ArrayLike | None = None,
-    relations: Weights = None,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-) -> list[list[Hit]]: ...
 def search(
     encoder: AnyEncoder,
     queries: str | Iterable[str],
@@ -209,7 +168,7 @@ def search(
     relations: Weights = None,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
-) -> list[Hit] | list[list[Hit]]:
+) -> Any:
     """Find the sentences of a corpus nearest to each query, by exact search in memory; for large files use `sentdist search`.
 
     Args:
@@ -236,29 +195,24 @@ def search(
         print(hits[0].text)
     """
     from sentdist.evaluation.nearest import ROWS_PER_TILE
-    from sentdist.evaluation.nearest import search as exact_search
-    from sentdist.inference.nearest import embed_queries
+    from sentdist.inference.nearest import CorpusSearch, Tile, embed_queries
 
-    asked, documents = given_sentences("search: queries", queries), given_sentences("search: corpus", corpus, one_will_do=False)
-    given = None if embeddings is None else given_embeddings("search: embeddings", embeddings, of=len(documents))
-    depth = given_count("search: top", top)
+    asked, documents = sentences_of("search: queries", queries), sentences_of("search: corpus", corpus)
+    given = None if embeddings is None else embeddings_of("search: embeddings", embeddings, num_rows=len(documents))
     if given is not None and document_prompt is not None:
         raise DataError(
             where="search: document_prompt", found="embeddings of the corpus", expected="a corpus without embeddings",
             remedy="Leave document_prompt out, and encode the corpus with it: encode(corpus, prompt=…).",
         )  # fmt: skip
     loaded = _loaded(encoder)
-    of_queries = loaded.prompts.of_queries(query_prompt)
-    vectors = embed_queries(loaded.with_prompt(of_queries.text), asked, relations or {})
-    if given is None:
-        loaded = loaded.with_prompt(loaded.prompts.of_documents(document_prompt).text)
-    tiles = (loaded.embed(documents[first : first + ROWS_PER_TILE]) for first in range(0, len(documents), ROWS_PER_TILE))
-    ranking = exact_search(vectors.vectors, tiles if given is None else given, depth=depth)
-    scores_QK = (ranking.cosines * vectors.scale[:, None]).round(6)
-    hits = [
-        [Hit(row=row, score=score, text=documents[row]) for row, score in zip(rows, scores, strict=True)]
-        for rows, scores in zip(ranking.documents.tolist(), scores_QK.tolist(), strict=True)
-    ]
+    of_queries, of_documents = loaded.prompts.of_queries(query_prompt), loaded.prompts.of_documents(document_prompt)
+    found = CorpusSearch(embed_queries(loaded.with_prompt(of_queries.text), asked, relations or {}), depth=top)
+    loaded = loaded.with_prompt(of_documents.text)
+    for first in range(0, len(documents), ROWS_PER_TILE):
+        sentences = documents[first : first + ROWS_PER_TILE]
+        tile_RD = loaded.embed(sentences) if given is None else given[first : first + len(sentences)]
+        found.look(Tile(first_row=first, num_rows=len(sentences), sentences=sentences), tile_RD)
+    hits = [[Hit(row=hit["row"], score=hit["score"], text=hit["text"]) for hit in found.hits(query)] for query in range(len(asked))]
     return hits[0] if isinstance(queries, str) else hits
 
 
@@ -284,6 +238,53 @@ def objective(name: str, *, width: int | None = None, relations: Sequence[str] =
     from sentdist.recipe.recipe import objective_from_values
 
     return EmbeddingLoss(objective_from_values(name, values), width=width, relations=relations)
+
+
+def sentences_of(where: str, given: str | Iterable[str]) -> list[str]:
+    """Return sentences as a list; a `str` is one sentence. Columns of NumPy, pandas, Arrow and Polars are accepted.
+
+    Raises:
+        DataError: no sentences, or one that is no `str`, has no visible character or a lone surrogate; a table, a mapping or a set.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, bytes | Mapping | Set) or hasattr(given, "columns"):
+        raise DataError(where=where, found=typed(given), expected="a list of sentences", remedy="Give a list or a column of str.")
+    column = given.to_pylist() if hasattr(given, "to_pylist") else given  # Arrow's items are no str
+    sentences = [column] if isinstance(column, str) else list(column)
+    if not sentences:
+        raise DataError(where=where, found="no sentences", expected="a list of sentences", remedy="Give at least one.")
+    for number, sentence in enumerate(sentences):
+        if not isinstance(sentence, str) or is_invisible(sentence) or not is_utf8(sentence):
+            raise DataError(
+                where=f"{where}[{number}]", found=brief(sentence), expected="a str of UTF-8 with a visible character",
+                remedy="Fill it in, or leave it out.",
+            )  # fmt: skip
+    return sentences
+
+
+def embeddings_of(where: str, given: ArrayLike, *, num_rows: int) -> np.ndarray:
+    """Return an (S, D) array of numbers from an array, a tensor or lists; DataError unless it has S = `num_rows` rows."""
+    import numpy as np
+
+    detach = getattr(given, "detach", None)  # of a tensor, which NumPy rejects with a gradient, on a GPU or in bfloat16
+    embeddings_SD = np.asarray(given if detach is None else detach().cpu().float())
+    if embeddings_SD.ndim != 2 or len(embeddings_SD) != num_rows or embeddings_SD.dtype.kind not in "fiu":
+        raise DataError(
+            where=where, found=f"{embeddings_SD.dtype} of shape {embeddings_SD.shape}", expected=f"({num_rows}, width) numbers",
+            remedy="Encode the corpus again.",
+        )  # fmt: skip
+    return embeddings_SD
+
+
+def use_of(encoder: AnyEncoder, store: Place = None) -> EncoderUse:
+    """Return the use of an encoder; DataError for an object of another library."""
+    if isinstance(encoder, Encoder):
+        return encoder.loaded.use
+    if not isinstance(encoder, str | Path):
+        raise DataError(
+            where="encoder", found=typed(encoder), expected="a sentdist.Encoder, or the name or folder of one",
+            remedy="Save a SentenceTransformer and give its folder: model.save(folder).",
+        )  # fmt: skip
+    return encoder_use(str(encoder), store)
 
 
 def _loaded(encoder: AnyEncoder) -> LoadedEncoder:
@@ -312,7 +313,7 @@ def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore, *, card: str
     Raises:
         EncoderError: no such checkpoint. DataError: the folder exists. StoreError: the store cannot be read.
     """
-    from sentdist.inference.export_formats import export_sentence_transformers
+    from sentdist.inference.export import export_sentence_transformers
 
     trained = _training_of(use.checkpoint, store) if use.pooling is None and card is None else None
     card = card if trained is None else _card_if_known(trained, store, name=to.name)

@@ -164,7 +164,7 @@ def train(
         trained = sentdist.train("faq.csv")
         encoder = sentdist.Encoder(trained.folder)
     """
-    from sentdist.inference.encoder_value import parse_encoder
+    from sentdist.inference.opening import parse_encoder
     from sentdist.stages.planning.planned import own_request
 
     named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}
@@ -205,8 +205,8 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
     from sentdist.api.encoders import card_of
     from sentdist.recipe.specs import EncoderSpec
     from sentdist.recipe.stages import Train
-    from sentdist.recipe.task_names import own_test_names
     from sentdist.report.evaluated import compared_measures, scored, verdict
+    from sentdist.tasks.names import own_test_names
 
     opened, asked = open_store(store), request.asked
     artifacts = [

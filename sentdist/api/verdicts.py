@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from sentdist.api.encoders import AnyEncoder, Encoder, Place
+from sentdist.api.encoders import AnyEncoder, Place, use_of
 from sentdist.errors import DataError
-from sentdist.inference.arguments import given_encoder, given_name, given_names
-from sentdist.inference.opening import data_root, encoder_use, open_store
+from sentdist.inference.opening import data_root, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
 from sentdist.run.build_recipe import numbers
 
 if TYPE_CHECKING:
-    from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -57,10 +53,11 @@ def evaluate(
         scores = sentdist.evaluate("minilm-l6", "scenes-sts")
         print(scores["scenes-sts"])
     """
-    names = given_names("evaluate: tasks", tasks)
+    from sentdist.inference.planned_scores import PlannedScores
+
     asked = AskedPrompts(sentence=prompt, query=query_prompt, document=document_prompt)
-    use = _use(encoder, store)
-    planned = _planned("evaluate", use, names, store, data, asked)
+    use = use_of(encoder, store)
+    planned = PlannedScores.of(use, names_of(tasks), store=open_store(store), data=data_root(data), prompts=asked)
     for one in planned.prompts if asked == use.prompts == AskedPrompts() else ():
         if one.line and not one.text:
             warnings.warn(one.line, stacklevel=2)
@@ -73,8 +70,8 @@ def compare(
     """Test whether two encoders differ, the first minus the second, on other items of these tasks, as reports do.
 
     Args:
-        encoder, other: as in `evaluate`, such as `minilm-l6?prompt=…`; or two folders of predictions saved by mteb.
-        tasks: as in `evaluate`; None: "sts". With folders, tasks by mteb's names or MODULE:CLASS; None: all common ones.
+        encoder, other: as in `evaluate`, such as `minilm-l6?prompt=…`.
+        tasks: as in `evaluate`; None: "sts".
         store, data: as in `plan`.
 
     Returns:
@@ -83,12 +80,10 @@ def compare(
         task; and `notes` on what was not compared.
 
     Raises:
-        DataError: the same encoder twice, no common task, or one folder of predictions beside an encoder. Others as `evaluate`.
+        DataError: the same encoder twice. Others as `evaluate`.
     """
-    names = () if tasks is None else given_names("compare: tasks", tasks)
-    if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
-        return compare_predictions((str(encoder), str(other)), kept, names)
-    planned = planned_pair([_use(one, store) for one in (encoder, other)], names or ("sts",), open_store(store), data_root(data))
+    uses = [use_of(one, store) for one in (encoder, other)]
+    planned = planned_pair(uses, names_of(tasks or "sts"), open_store(store), data_root(data))
     return compare_scores((planned[0].checkpoint, planned[1].checkpoint), planned, [one.made() for one in planned])
 
 
@@ -106,14 +101,21 @@ def report(sweep: str | Recipe | None = None, *, paper: str | None = None, store
     Raises:
         StoreError: no such sweep, or no finished trial. DataError: no such paper.
     """
-    name = given_name("report", sweep, paper)
+    if (sweep is None) == (paper is None):
+        found = "neither" if sweep is None else "both"
+        raise DataError(where="report", found=found, expected="a sweep, or a paper", remedy="Name one of the two.")
     if paper is not None:
         from sentdist.report.paper_page import report_paper
 
-        return report_paper(open_store(store), name)
+        return report_paper(open_store(store), paper)
     from sentdist.report.sweep_report import report_sweep
 
-    return report_sweep(open_store(store), name)
+    return report_sweep(open_store(store), sweep.name if isinstance(sweep, Recipe) else str(sweep))
+
+
+def names_of(tasks: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the names of tasks; each `str` may hold several, separated by commas."""
+    return tuple(name.strip() for one in ([tasks] if isinstance(tasks, str) else tasks) for name in one.split(","))
 
 
 def planned_pair(
@@ -139,50 +141,9 @@ def compare_scores(names: tuple[str, str], planned: tuple[PlannedScores, Planned
     return compare_evaluated(_labels(*names), (ours, theirs), measures)
 
 
-def compare_predictions(names: tuple[str, str], kept: tuple[Predictions | None, Predictions | None], tasks: Sequence[str]) -> Compared:
-    """Compare two encoders by predictions saved by mteb, on these of its tasks or on all common ones; raises as `compare`."""
-    first, second = kept
-    if first is None or second is None:
-        raise DataError(
-            where="compare", found="predictions of mteb beside an encoder", expected="two folders of predictions, or two encoders",
-            remedy="`sentdist evaluate ENCODER --mteb TASK --out DIR` writes DIR/predictions.",
-        )  # fmt: skip
-    if first.folder.resolve() == second.folder.resolve():
-        raise _twice(names[0])
-
-    from sentdist.inference.mteb_items import predicted_scores
-    from sentdist.report.evaluated import compare_evaluated
-
-    with TemporaryDirectory() as place:
-        scores = predicted_scores((first, second), list(tasks) or None, Path(place))
-        found = compare_evaluated(_labels(*names), scores.both, scores.measures)
-    return replace(found, notes=(*scores.notes, *found.notes))
-
-
-def predictions_in(given: AnyEncoder) -> Predictions | None:
-    """Return the predictions saved by mteb in a folder, or None."""
-    if not isinstance(given, str | Path) or not Path(given).expanduser().is_dir():
-        return None
-    from sentdist.inference.mteb_items import Predictions
-
-    return Predictions.of(str(Path(given).expanduser()))
-
-
 def _labels(ours: str, theirs: str) -> tuple[str, str]:
     return (ours, theirs) if ours != theirs else (f"{ours} (first)", f"{theirs} (second)")
 
 
 def _twice(name: str) -> DataError:
     return DataError(where="compare", found=f"{name} twice", expected="two encoders", remedy="Give another one.")
-
-
-def _use(encoder: AnyEncoder, store: Place) -> EncoderUse:
-    return encoder.loaded.use if isinstance(encoder, Encoder) else encoder_use(given_encoder("encoder", encoder), store)
-
-
-def _planned(
-    command: str, use: EncoderUse, tasks: Sequence[str], store: Place, data: Place, prompts: AskedPrompts | None = None
-) -> PlannedScores:
-    from sentdist.inference.planned_scores import PlannedScores
-
-    return PlannedScores.of(use, tasks, store=open_store(store), data=data_root(data), command=command, prompts=prompts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.recipe.sections import Runtime
     from sentdist.recipe.specs import EncoderUse
-    from sentdist.recipe.stage import Json
 
 
 def encode(
@@ -89,7 +88,7 @@ def _encode_file(
     num_rows = look_through(texts) or texts.num_rows
 
     from sentdist.inference.ready_encoder import encode_file
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     with shared_out(num_rows or None, workers=workers) as runtime:
         loaded, done = _loaded(use, runtime), 0
@@ -97,7 +96,7 @@ def _encode_file(
         loaded = loaded.with_prompt(prompt.text)
         batches, devices = None, _devices_here()
         if runtime is not None:
-            from sentdist.run.parallel.file_encoder import WorkerEncoding
+            from sentdist.run.embed import WorkerEncoding
 
             on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
             batches, devices = on_cluster.batches, on_cluster.devices
@@ -199,7 +198,7 @@ def search(
 
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.learning.encoder.declared import ranks_otherwise
-    from sentdist.run.parallel.sharing import shared_out
+    from sentdist.run.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
     searched = SearchedFiles(texts=texts, embeddings=mapped)
@@ -216,7 +215,7 @@ def search(
             devices = f", {_devices_here()}"
             steps = search_here(result, searched, reader.open(loaded))
         else:
-            from sentdist.run.parallel.embed import search_over_workers
+            from sentdist.run.embed import search_over_workers
 
             steps = search_over_workers(
                 result, searched, reader, vectors.vectors, depth=depth, runtime=runtime, unknown=loaded.unknown,
@@ -238,7 +237,7 @@ def _all_sentences(file: str) -> list[str]:
     return [sentence for batch in texts.batches(1000) for sentence in batch[texts.columns[0]]]
 
 
-def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: str) -> None:
+def _print_hits(queries: list[str], found: list[list[dict[str, Any]]], output: str) -> None:
     if output == "json":
         print_json([{"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)])
         return
@@ -246,13 +245,13 @@ def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: 
 
     console = open_console()
     for query, hits in zip(queries, found, strict=True):
-        others: dict[str, Json] = hits[0].get("columns", {})  # type: ignore[assignment]
+        others = hits[0].get("columns", {})
         texts = [name for name in ("text",) if name in hits[0]]
         table = empty_table(None, "rank", "score", "row")
         for name in (*texts, *others):
             table.add_column(Text(name), overflow="fold")
         for hit in hits:
-            cells = [*(hit[name] for name in texts), *(hit["columns"][name] for name in others)]  # type: ignore[index,call-overload]
+            cells = [*(hit[name] for name in texts), *(hit["columns"][name] for name in others)]
             table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(Text(str(cell)) for cell in cells))
         console.print(Text(query, style="bold"), soft_wrap=True)
         console.print(table)
@@ -303,7 +302,7 @@ def export(
         length = "; its embeddings have length 1" if ends_in_normalize(out) else ""
         typer.echo(f'{out}: load it with SentenceTransformer("{out}"){length}')
         return
-    from sentdist.inference.export_formats import export_graph
+    from sentdist.inference.export import export_graph
 
     difference = export_graph(as_trained(use, open_store(store)), out)
     typer.echo(

@@ -10,8 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from sentdist.errors import DataError, named
-from sentdist.inference.encoder_value import ENCODER_KEYS
-from sentdist.inference.opening import DEFAULT_STORE, data_root
+from sentdist.inference.opening import DEFAULT_STORE, ENCODER_KEYS, data_root
 
 RecipeFile = Annotated[Path, typer.Argument(help="A recipe file, or the name of a shipped recipe, such as demo.", show_default=False)]
 Overrides = Annotated[list[str] | None, typer.Option("--set", metavar="A.B=C", help="Change a field of the recipe; may be repeated.")]
@@ -29,7 +28,7 @@ EncoderName = Annotated[
     str,
     typer.Argument(
         help="A folder, a packaged name (minilm-l6), a hub id, or the key of a training; with ?key=value&… how it is opened "
-        f"({', '.join(ENCODER_KEYS)}); or a YAML file with checkpoint and these keys.",
+        f"({', '.join(ENCODER_KEYS)}).",
         show_default=False,
     ),
 ]

@@ -182,7 +182,7 @@ def stop(
             remedy="Name a sweep, or use --all.",
         )  # fmt: skip
 
-    from sentdist.run.board.client import stop_sweeps
+    from sentdist.run.client import stop_sweeps
     from sentdist.run.cluster.connection import check_auth_mode, connect
 
     check_auth_mode()

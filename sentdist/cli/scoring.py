@@ -41,11 +41,12 @@ def evaluate(
         check_in_use({"--tasks": task_names, "--workers": workers}, needs="tasks without --mteb", is_given=False)
         _score_by_mteb(use, mteb or [], out, is_json=is_json)
         return
+    from sentdist.api.verdicts import names_of
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.recipe.sections import Runtime
 
     opened, runtime = open_store(store), Runtime(engine="torch", workers=workers or 1)
-    planned = PlannedScores.of(use, names_of(task_names) or ["sts"], store=opened, data=data, runtime=runtime)
+    planned = PlannedScores.of(use, names_of(task_names or "sts"), store=opened, data=data, runtime=runtime)
     print_notes(*planned.notes, *(prompt.line for prompt in planned.prompts), err=is_json)
     artifact = _scored(planned, over_workers=workers is not None, is_quiet=is_json)
 
@@ -82,12 +83,11 @@ def _score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, is_js
             where="sentdist evaluate", found="--mteb without --out" if tasks else "--out without --mteb", expected="--mteb TASK --out DIR",
             remedy="Scores of --tasks are kept in the store.",
         )  # fmt: skip
-    made_folder(out)
-
     from sentdist.inference.mteb_tasks import mteb_tasks, score_on_mteb
     from sentdist.inference.ready_encoder import LoadedEncoder
 
     found_tasks = mteb_tasks(tasks)  # before the encoder is loaded, to report mistakes at once
+    made_folder(out)
     loaded = LoadedEncoder.load(use)
     if names := [name for name, text in loaded.prompts.texts.items() if text]:
         print_notes(f"encoder {use.checkpoint}: mteb's texts are read without its prompts ({', '.join(names)}).")
@@ -99,7 +99,7 @@ def _score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, is_js
     for score in scores:
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
-    typer.echo(f"Results in mteb's format: {out}/results; predictions, for `sentdist compare`: {out}/predictions")
+    typer.echo(f"Results in mteb's format: {out}/results")
 
 
 def compare(
@@ -110,19 +110,12 @@ def compare(
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Test whether two encoders differ, as reports do.
+    """Test whether two encoders differ, as reports do."""
+    from sentdist.api.verdicts import compare_scores, names_of, planned_pair
 
-    Or compare two folders of predictions by mteb (`evaluate --mteb TASK --out DIR` writes DIR/predictions), on --tasks by mteb's names.
-    """
-    from sentdist.api.verdicts import compare_predictions, compare_scores, planned_pair, predictions_in
-
-    is_json, names = output == "json", names_of(task_names)
-    if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
-        found = compare_predictions((encoder, other), kept, names)
-        _print_compared(f"{encoder} − {other}, by mteb's predictions", (encoder, other), found, is_json=is_json)
-        return
+    is_json = output == "json"
     uses = (encoder_use(encoder, store), encoder_use(other, store))
-    first, second = planned = planned_pair(uses, names or ["sts"], open_store(store), data)
+    first, second = planned = planned_pair(uses, names_of(task_names or "sts"), open_store(store), data)
     prompts = (prompt.line for prompt in (*first.prompts, *second.prompts))
     print_notes(*first.notes, *second.notes, *prompts, err=is_json)
     found = compare_scores((encoder, other), planned, [_scored(one, is_quiet=is_json) for one in planned])
@@ -148,11 +141,6 @@ def _print_compared(title: str, labels: tuple[str, str], found: Compared, *, is_
         typer.echo(sentence)
 
 
-def names_of(typed: list[str] | None) -> list[str]:
-    """Split names at commas."""
-    return [name.strip() for names in typed or [] for name in names.split(",")]
-
-
 def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: bool = False) -> Artifact:
     """The scores, from the store or computed now. is_quiet: print notes on stderr."""
     if (known := planned.known) is not None:
@@ -162,11 +150,11 @@ def _scored(planned: PlannedScores, *, over_workers: bool = False, is_quiet: boo
         print_notes(f"Encoding {devices}.", err=is_quiet)
 
     if over_workers:
-        from sentdist.run.parallel.embed import embed_over_workers
+        from sentdist.run.embed import embed_over_workers
 
         embed = partial(embed_over_workers, tell=tell)
     else:
-        from sentdist.run.parallel.sharing import embed_on_all_gpus
+        from sentdist.run.sharing import embed_on_all_gpus
 
         planned, devices = planned.here()
         embed = partial(embed_on_all_gpus, devices=devices, tell=tell)

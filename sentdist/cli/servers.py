@@ -15,7 +15,6 @@ from sentdist.inference.opening import data_root, store_root
 from sentdist.text import without_secrets
 
 LEAST_BYTES = 80_000_000  # of Ray's object store
-PORTS = {"ray": "SENTDIST_RAY_PORT", "dashboard": "SENTDIST_DASHBOARD_PORT", "mlflow": "SENTDIST_MLFLOW_PORT"}
 
 
 def up(
@@ -32,18 +31,16 @@ def up(
     from sentdist.run import health
     from sentdist.services.servers import Hardware
     from sentdist.services.servers import up as start
-    from sentdist.services.state import own_store, state_of
+    from sentdist.services.state import PORTS, state_of
 
     home = Path.cwd()
     if (compiler := health.compiler()).state == "bad":
         raise ServerError(where="compiler", found=compiler.text, expected="a C++ compiler and Python.h", remedy="Install them first.")
-    chosen, note = own_store(store, home)
-    if note:
-        typer.echo(note)
-    asked = {name: _number(variable, low=1, high=65_535) for name, variable in PORTS.items() if os.environ.get(variable)}
+    variables = {name: f"SENTDIST_{name.upper()}_PORT" for name in PORTS}
+    asked = {name: _number(variable, low=1, high=65_535) for name, variable in variables.items() if os.environ.get(variable)}
     memory = _number("SENTDIST_OBJECT_STORE_BYTES", "1000000000", low=LEAST_BYTES)
     metrics = os.environ.get("SENTDIST_METRICS", "").lower() in ("1", "true", "yes", "on")
-    state = state_of(home, asked=asked, store=chosen if not chosen or "://" in chosen else os.path.abspath(Path(chosen).expanduser()))
+    state = state_of(home, asked=asked, store=store if not store or "://" in store else os.path.abspath(Path(store).expanduser()))
     start(state, Hardware(cpus=cpus, gpus=gpus, object_store_bytes=memory, metrics=metrics), typer.echo)
     env = state.folder / "env"
     typer.echo(f"""

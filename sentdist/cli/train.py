@@ -13,8 +13,7 @@ from sentdist.cli.options import StoreRoot, by_commas, made_folder
 from sentdist.cli.printing import print_notes
 from sentdist.cli.summary import INTERRUPTED, bring_to_mlflow, explain_interrupt, publish_report
 from sentdist.errors import DataError
-from sentdist.inference.encoder_value import parse_encoder
-from sentdist.inference.opening import data_root, open_store, store_root
+from sentdist.inference.opening import data_root, open_store, parse_encoder, store_root
 
 if TYPE_CHECKING:
     from sentdist.api.recipes import TrainedEncoder

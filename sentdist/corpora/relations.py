@@ -1,4 +1,4 @@
-"""The corpus of triples of several relations, with hard negatives drawn within each relation, and the task of ranking links."""
+"""The corpus of triples of several relations, with hard negatives drawn within each relation."""
 
 from __future__ import annotations
 
@@ -119,19 +119,6 @@ def relation_sources(parts: Sequence[RelationPart], reading: Reading) -> list[Re
     ]
 
 
-class LinkTask(Frozen):
-    """Rank the tails of triples that a relational corpus has held out for test (RSE, arXiv 2212.08802, Table 7)."""
-
-    name: Literal["links"] = "links"
-    kind: Literal["links"] = "links"
-    source: str  # a short name of the relations, and the key of the corpus that held the triples out
-    revision: str
-    relations: tuple[RelationPart, ...]
-    held_out: Count
-    seed: int
-    pool: Pool = "relation"
-
-
 class RelationFileSection(SourceSection):
     """One source of a relation's pairs."""
 
@@ -199,12 +186,3 @@ class LinksSection(Frozen):
 
     corpus: str | None = None  # a name under `corpora`; None: the recipe's corpus
     pool: Pool = "relation"  # rank among the tails of the relation, or of all relations
-
-
-def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
-    """Return the task on the held-out triples of a corpus, whose `held_out` must be above 0; its revision is the key of the corpus."""
-    parts = tuple(part.model_copy(update={"cap": None}) for part in corpus.relations)  # a cap does not change what is held out
-    uncapped = corpus.model_copy(update={"relations": parts})
-    return LinkTask(
-        source=f"relations/{uncapped.label}", revision=corpus.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
-    )

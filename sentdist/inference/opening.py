@@ -1,4 +1,4 @@
-"""Open the store and encoders by their names, and choose prompts. No torch, no Ray."""
+"""Open the store and the data root, parse how an encoder is named, and choose its prompts. No torch, no Ray."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from sentdist.data.cells import is_utf8
-from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed, typed
-from sentdist.inference.encoder_value import parse_encoder
+from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, named_prompts
-from sentdist.recipe.specs import AskedPrompts, EncoderUse
+from sentdist.recipe.specs import PRECISIONS, AskedPrompts, EncoderUse
 
 if TYPE_CHECKING:
     from sentdist.store.store import ArtifactStore
@@ -58,6 +57,40 @@ def open_store(store: str | Path | None) -> ArtifactStore:
 
     root = store_root(store)
     return ArtifactStore(root if "://" in root else str(Path(root).expanduser().absolute()))
+
+
+PROMPTS = {"prompt": "sentence", "query_prompt": "query", "document_prompt": "document"}  # key -> field of AskedPrompts
+ENCODER_KEYS = ("revision", "pooling", "max_length", "precision", "normalize", *PROMPTS)
+
+
+def parse_encoder(value: str) -> EncoderUse:
+    """Parse `ENCODER?key=value&…`, such as `minilm-l6?max_length=128&pooling=cls`.
+
+    Values are percent-decoded, so that a prompt may hold `%26`.
+
+    Raises:
+        EncoderError: an unknown key, a repeated key or an invalid value.
+    """
+    name, mark, settings = value.partition("?")
+    fields: dict[str, Any] = {}
+    for pair in settings.split("&") if mark else ():
+        key, equals, text = pair.partition("=")
+        where, expected = f"encoder {value}: {key}", "a value"
+        if key not in ENCODER_KEYS or key in fields:
+            expected = f"each of {listed(ENCODER_KEYS)} once at most"
+            raise EncoderError(where=where, found=key, expected=expected, remedy=did_you_mean(key, ENCODER_KEYS, "Correct it."))
+        text = unquote(text)
+        fields[key] = text if equals else None
+        if key == "max_length":
+            fields[key], expected = int(text) if text.isdecimal() and int(text) else None, "a whole number, 1 or more"
+        elif key == "normalize":
+            fields[key], expected = {"true": True, "false": False}.get(text.lower()), "true or false"
+        elif key == "precision" and text not in PRECISIONS:
+            fields[key], expected = None, f"one of {', '.join(PRECISIONS)}"
+        if fields[key] is None or (fields[key] == "" and key not in PROMPTS):
+            raise EncoderError(where=where, found=brief(text), expected=expected, remedy="Correct it.")
+    prompts = {role: fields.pop(key) for key, role in PROMPTS.items() if key in fields}
+    return EncoderUse(checkpoint=name, prompts=AskedPrompts(**prompts), **fields)
 
 
 def encoder_folder(encoder: str, store: ArtifactStore) -> str:
@@ -143,47 +176,32 @@ class Prompts:
         Raises:
             DataError: an unknown name, or a prompt that is not a text.
         """
-        return self._prompt("sentence", _first(asked, self.asked.sentence), self.default, "default prompt", "prompt")
+        return self._prompt("sentence", asked, self.asked.sentence, self.default, "default prompt", "prompt")
 
     def of_queries(self, asked: str | None = None) -> Prompt:
         """Return the prompt of queries, by default that of `SentenceTransformer.encode_query`; see `of_sentences`."""
-        return self._prompt("query", _first(asked, self.asked.query), OF_QUERIES, "prompt of queries", "query_prompt")
+        return self._prompt("query", asked, self.asked.query, OF_QUERIES, "prompt of queries", "query_prompt")
 
     def of_documents(self, asked: str | None = None) -> Prompt:
         """Return the prompt of documents, by default that of `SentenceTransformer.encode_document`; see `of_sentences`."""
-        return self._prompt("document", _first(asked, self.asked.document), OF_DOCUMENTS, "prompt of documents", "document_prompt")
+        return self._prompt("document", asked, self.asked.document, OF_DOCUMENTS, "prompt of documents", "document_prompt")
 
-    def _prompt(self, each: str, asked: str | None, name: str | None, role: str, key: str) -> Prompt:
+    def _prompt(self, each: str, asked: str | None, opened_with: str | None, name: str | None, role: str, key: str) -> Prompt:
+        named = [one for one, text in self.texts.items() if text]
+        asked = opened_with if asked is None else asked
         if asked is None:
-            text, why = self.texts.get(name or "", ""), f"its {role}, {name}"
-            if not text:
-                why = f"it has no {role}; its prompts are {listed(self._not_empty)}: choose one by {key}"
-        else:
-            text, why = self._asked(asked, key)
-        if text:
-            return Prompt(text=text, line=f"{self.encoder}: prompt {brief(text)} before each {each} ({why}).")
-        return Prompt(text="", line=f"{self.encoder}: no prompt before each {each} ({why})." if self._not_empty else "")
-
-    @property
-    def _not_empty(self) -> list[str]:
-        return [name for name, text in self.texts.items() if text]
-
-    def _asked(self, asked: str, key: str) -> tuple[str, str]:
-        """The requested text, and the reason for it."""
-        if not isinstance(asked, str) or not is_utf8(asked):
-            found = "a lone surrogate" if isinstance(asked, str) else typed(asked)
-            raise DataError(where=f"{self.encoder}: {key}", found=found, expected="the name of a prompt, or its text", remedy="Give a str.")
-        if asked in self.texts:
-            return self.texts[asked], f"its prompt {asked}, as asked"
-        if A_NAME.fullmatch(asked):
-            names = listed(list(self.texts))
+            text = self.texts.get(name or "", "")
+            why = f"its {role}, {name}" if text else f"it has no {role}; its prompts are {listed(named)}: choose one by {key}"
+        elif asked in self.texts:
+            text, why = self.texts[asked], f"its prompt {asked}, as asked"
+        elif A_NAME.fullmatch(asked):
             raise DataError(
                 where=f"{self.encoder}: {key}", found=brief(asked),
-                expected=f"the name of one of its prompts ({names or 'there are none'}), or a text",
+                expected=f"the name of one of its prompts ({listed(list(self.texts)) or 'there are none'}), or a text",
                 remedy=did_you_mean(asked, self.texts, "End a text of one word with a space or a colon: 'query: '."),
             )  # fmt: skip
-        return asked, "as asked"
-
-
-def _first(*values: str | None) -> str | None:
-    return next((value for value in values if value is not None), None)
+        else:
+            text, why = asked, "as asked"
+        if not text and not named:
+            return Prompt(text="", line="")
+        return Prompt(text=text, line=f"{self.encoder}: {f'prompt {brief(text)}' if text else 'no prompt'} before each {each} ({why}).")

@@ -14,7 +14,7 @@ from sentdist.errors import SentdistError, counted, named
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
-from sentdist.run.board.events import StageEvent, progress_event
+from sentdist.run.events import StageEvent, progress_event
 from sentdist.run.plan_facts import Show, SweepProgress, disk_estimate, progress_of
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
@@ -22,10 +22,9 @@ from sentdist.stages.devices import check_precisions
 from sentdist.stages.local import build_past_failures
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
-from sentdist.store.chosen import confirmation
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
-from sentdist.store.sweep import begin_sweep, load_sweep, sweep_record
+from sentdist.store.sweep import begin_sweep, confirmation, load_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
@@ -114,7 +113,7 @@ class RayBackend(Backend):
         return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
-        from sentdist.run.board.client import stop_sweeps
+        from sentdist.run.client import stop_sweeps
 
         stop_sweeps(sweep)
 

@@ -8,11 +8,11 @@ from sentdist.corpora.kind import CorpusStage
 from sentdist.errors import explain_disk_errors, named
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.losses import end_of, may_be_a_lost_peer
-from sentdist.run.board.submissions import EventSink, Submission
-from sentdist.run.demand import stage_demand
-from sentdist.run.training.checkpoints import forget_finished
+from sentdist.run.checkpoints import forget_finished
+from sentdist.run.events import StageEvent
+from sentdist.run.losses import end_of, may_be_a_lost_peer
+from sentdist.run.resources import stage_demand
+from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.context import inputs_watched
 from sentdist.stages.local import build_in_process
 from sentdist.store.store import Artifact
@@ -32,7 +32,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         return found
     started = time.perf_counter()
     try:
-        sink.post(StageEvent.of(stage, "started", message=_start_message(stage, submission)))
+        sink.post(StageEvent.of(stage, "started"))
         with explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
             artifact = _build(stage, submission, sink)
     except Exception as error:
@@ -49,26 +49,17 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     return artifact
 
 
-def _start_message(stage: Stage, submission: Submission) -> str | None:
-    """Return the message of the event "started"; a bank that does not fit is refused here, before anything is embedded."""
-    if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
-        return None
-    from sentdist.run.banks.reader import placement_of
-
-    return placement_of(stage, submission.context).line
-
-
 def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     # torch, transformers and Ray Train take seconds to import: each only where it is used.
     context = submission.context
     demand = stage_demand(stage, context.runtime)
     match stage:
         case Train() | Rung():
-            from sentdist.run.training.rank import train_as_first_rank
+            from sentdist.run.rank import train_as_first_rank
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "group":
-            from sentdist.run.training.worker_group import shards_in_group
+            from sentdist.run.group import shards_in_group
 
             return shards_in_group(stage, submission, sink)
     assert demand.way == "task", f"no worker group builds stages of kind {stage.kind}"

@@ -17,7 +17,7 @@ from sentdist.recipe.stages import Bank, Scores, Targets, Train
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
 from sentdist.stages.memory import EncoderSize, size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED, Forecast

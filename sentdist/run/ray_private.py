@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ray._private.state import available_resources_per_node, state
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
@@ -22,12 +21,6 @@ def free_resources() -> Mapping[str, Mapping[str, float]]:
     """Return the free resources of each node. `ray.available_resources()` has only their sum."""
     found: Mapping[str, Mapping[str, float]] = available_resources_per_node()
     return found
-
-
-def autoscaler_groups() -> tuple[Any, ...]:
-    """Return the node groups that an autoscaler reported (`max_count`, `resources`); no public call returns them."""
-    config = state.get_cluster_config()
-    return () if config is None else tuple(config.node_group_configs)
 
 
 def drain_node(gcs_address: str, node: str, *, why: str, deadline_ms: int) -> str | None:

@@ -17,16 +17,25 @@ from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import most_at_once, topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.run.board.client import BoardClient, printed_events
-from sentdist.run.board.submissions import Submission
 from sentdist.run.build_stage import build_stage
-from sentdist.run.capacity import Capacity, capacity, gpu_types_note, left_out_line, share_of_a_gpu, with_devices, with_gpu_type
+from sentdist.run.checkpoints import forget_finished
+from sentdist.run.client import BoardClient, printed_events
 from sentdist.run.cluster.connection import cause_of, connect_to_drive
-from sentdist.run.cluster.nodes import ClusterNodes, cluster_growth, old_gpu_of
-from sentdist.run.demand import gpu_memory_note, gpus_line
 from sentdist.run.plan_facts import Show, disk_estimate, progress_of
+from sentdist.run.resources import (
+    Capacity,
+    ClusterNodes,
+    capacity,
+    cluster_growth,
+    gpu_memory_note,
+    gpus_line,
+    old_gpu_of,
+    share_of_a_gpu,
+    with_devices,
+    with_gpu_type,
+)
+from sentdist.run.submissions import Submission
 from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
-from sentdist.run.training.checkpoints import forget_finished
 from sentdist.stages.context import Context
 from sentdist.stages.devices import check_precisions
 from sentdist.stages.memory import (
@@ -161,9 +170,8 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork 
     bounds = (work or GpuWork()).bounds(offered)
     limited_by = min(bounds, key=lambda bound: bounds[bound])
     at_once = int(bounds[limited_by]) * context.runtime.most_workers
-    devices = gpus_line(plan.recipe.runtime, context.runtime, nodes, workers_at_once=at_once, limited_by=limited_by)
-    devices += left_out_line(context.runtime, growth.nodes)
-    notes = tuple(one for one in (note, gpu_types_note(context.runtime, nodes), growth.line) if one)
+    devices = gpus_line(context.runtime, growth.nodes, workers_at_once=at_once)
+    notes = tuple(one for one in (note, growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
 
 

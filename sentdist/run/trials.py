@@ -19,9 +19,9 @@ from ray.tune.search import Searcher
 from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Trial
-from sentdist.run.board.client import BoardClient
-from sentdist.run.board.submissions import Body, Submission, stopped
+from sentdist.run.client import BoardClient
 from sentdist.run.cluster.connection import cause_of
+from sentdist.run.submissions import Body, Submission, stopped
 from sentdist.run.sweep_end import TrialOutcome
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import ArtifactStore

@@ -1,4 +1,4 @@
-"""Processes of local servers (start, recognise, stop with all descendants), their HTTP replies and ports."""
+"""Processes of local servers (start, recognise, stop with all descendants), HTTP replies and free ports."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import psutil
 
-from sentdist.errors import ServerError
 from sentdist.files import whole_file
 
+HOST = "127.0.0.1"
 MARK = "SENTDIST_SERVER"  # environment variable of a server and of all processes that it starts
-CLOCK_S = 2.0  # tolerance between two readings of a process's start time
 END_S = 5.0
+OF_WORKERS = range(20_000, 30_000)  # ports of our Ray's workers; Ray's default is 10002 to 19999
+LASTING = range(OF_WORKERS.stop, 32_768)  # below the ephemeral ports of Linux and macOS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +34,8 @@ class RunningServer:
 
     name: str
     pid: int
-    began: float  # Unix time in seconds; differs if the pid was reused
-    mark: str  # see MARK
-    ports: Mapping[str, int] = field(default_factory=dict)  # by name
+    mark: str  # see MARK; another process with this pid has another mark
+    ports: Mapping[str, int]  # by name
     folder: str = ""  # removed with the server
     home: str = ""  # working folder, machine and store for which it was started
     host: str = ""
@@ -43,47 +43,28 @@ class RunningServer:
 
     @property
     def is_alive(self) -> bool:
-        return self._process() is not None
-
-    def _process(self) -> psutil.Process | None:
         try:
             process = psutil.Process(self.pid)
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return None
-            # If the system's clock was set meanwhile, the times differ; the mark decides.
-            is_ours = abs(process.create_time() - self.began) < CLOCK_S or process.environ().get(MARK) == self.mark
-            return process if is_ours else None
+            environment = process.environ()  # empty at first, and of a zombie
+            return process.status() != psutil.STATUS_ZOMBIE and (not environment or environment.get(MARK) == self.mark)
         except psutil.Error:
-            return None
-
-    def _family(self) -> list[psutil.Process]:
-        """The server, if running, and its descendants, without reading the environment of every process."""
-        root = self._process()
-        try:
-            return [] if root is None else [root, *root.children(recursive=True)]
-        except psutil.Error:
-            return [] if root is None else [root]
+            return False
 
     def processes(self) -> list[psutil.Process]:
-        """Return the running processes of the server: itself, its descendants, and all with its mark."""
-        found = {one.pid: one for one in self._family()}
+        """Return the running processes of the server: itself and its descendants, which inherit its mark."""
+        found = []
         for one in psutil.process_iter():
-            try:
-                if one.status() != psutil.STATUS_ZOMBIE and one.pid != os.getpid() and one.environ().get(MARK) == self.mark:
-                    found.setdefault(one.pid, one)
-            except (psutil.Error, OSError):  # of another user, or gone
-                continue
-        return list(found.values())
+            with suppress(psutil.Error, OSError):  # of another user, or gone
+                if one.pid != os.getpid() and one.environ().get(MARK) == self.mark:
+                    found.append(one)
+        return found
 
     def listens_at(self, port: int) -> bool:
         """Return whether one of its processes listens there; secrets are sent to no other."""
-        for one in self._family():
-            try:
-                found = one.net_connections(kind="tcp")
-            except (psutil.Error, OSError):
-                continue
-            if any(at.status == psutil.CONN_LISTEN and at.laddr.port == port for at in found):
-                return True
+        for one in self.processes():
+            with suppress(psutil.Error, OSError):
+                if any(at.status == psutil.CONN_LISTEN and at.laddr.port == port for at in one.net_connections(kind="tcp")):
+                    return True
         return False
 
     def note(self, path: Path) -> None:
@@ -101,22 +82,23 @@ def noted(path: Path) -> RunningServer | None:
 
 
 def launch(
-    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, ports: Mapping[str, int], folder: str = "",
-    cwd: Path | None = None,
-) -> RunningServer:  # fmt: skip
+    name: str, command: Sequence[str], environment: Mapping[str, str], log: Path, *, ports: Mapping[str, int], cwd: Path, folder: str = ""
+) -> RunningServer:
     """Start a server in a new session, so that Ctrl-C does not reach it, with a umask that keeps its files private."""
     mark = secrets.token_hex(8)
     with log.open("wb") as output:
         process = subprocess.Popen(
-            command, env={**environment, MARK: mark}, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=cwd,
-            start_new_session=True, umask=0o077,
-        )  # fmt: skip
+            command,
+            env={**environment, MARK: mark},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=cwd,
+            start_new_session=True,
+            umask=0o077,
+        )
     process.returncode = 0  # it outlives this command, which does not wait for it
-    try:
-        began = psutil.Process(process.pid).create_time()
-    except psutil.Error:  # it ended at once: its log says why
-        began = 0.0
-    return RunningServer(name=name, pid=process.pid, began=began, mark=mark, ports=dict(ports), folder=folder)
+    return RunningServer(name=name, pid=process.pid, mark=mark, ports=dict(ports), folder=folder)
 
 
 def end(servers: Iterable[RunningServer]) -> None:
@@ -124,33 +106,30 @@ def end(servers: Iterable[RunningServer]) -> None:
 
     Only folders in this user's private one (`ray_folder`) are removed.
     """
-    servers = list(servers)
-    known = [process for server in servers for process in server.processes()]
-    roots = [process for server in servers if (process := server._process()) is not None]
-    for process in roots:
-        with suppress(psutil.Error):
-            process.terminate()
-    _wait_for_end(roots)
-    left = {*known, *(process for server in servers for process in server.processes())}
-    for process in left:
-        with suppress(psutil.Error):
-            process.kill()  # psutil checks that the pid was not reused
-    _wait_for_end(left)
     for server in servers:
+        if server.is_alive:
+            with suppress(psutil.Error):
+                root = psutil.Process(server.pid)
+                root.terminate()
+                _wait_for_end([root])
+        left = server.processes()
+        for process in left:
+            with suppress(psutil.Error):
+                process.kill()  # psutil checks that the pid was not reused
+        _wait_for_end(left)
         if Path(server.folder).parent.name == f"sentdist-{os.getuid()}":
             shutil.rmtree(server.folder, ignore_errors=True)
 
 
-def _wait_for_end(processes: Iterable[psutil.Process]) -> None:
-    """Wait at most `END_S`; a zombie has ended, which `psutil.wait_procs` would wait for where nothing reaps it."""
-    until, left = time.monotonic() + END_S, list(processes)
-    while left and time.monotonic() < until:
+def _wait_for_end(processes: list[psutil.Process]) -> None:
+    """Wait at most `END_S`; a zombie has ended, for which `psutil.wait_procs` would wait where nothing reaps it."""
+    until = time.monotonic() + END_S
+    while time.monotonic() < until and any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
         time.sleep(0.05)
-        left = [one for one in left if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 MOST_BYTES = 10_000
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = (HOST, "localhost", "::1")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,7 +147,6 @@ def get(url: str, *, authorization: str | None = None, authority: str | None = N
         url: may hold a user and password, which are sent if there is no `authorization`, as in MLflow's client.
         authorization: header, not sent to other hosts after a redirect.
         authority: file or folder of CA certificates; None: REQUESTS_CA_BUNDLE or CURL_CA_BUNDLE, else the usual ones.
-        timeout_s: in seconds.
     """
     import requests  # 0.1 s
 
@@ -178,11 +156,9 @@ def get(url: str, *, authorization: str | None = None, authority: str | None = N
         return request
 
     try:
-        is_local = urlsplit(url).hostname in LOOPBACK
-        with requests.get(
-            url, auth=authorize if authorization else None, verify=authority or True, timeout=timeout_s, stream=True,
-            proxies={"no_proxy": "*"} if is_local else None,
-        ) as response:  # fmt: skip
+        proxies = {"no_proxy": "*"} if urlsplit(url).hostname in LOOPBACK else None
+        auth = authorize if authorization else None
+        with requests.get(url, auth=auth, verify=authority or True, timeout=timeout_s, stream=True, proxies=proxies) as response:
             return Reply(status=response.status_code, text=response.raw.read(MOST_BYTES, decode_content=True).decode(errors="replace"))
     except (OSError, ValueError):  # requests' errors are OSErrors; ValueError: not an address
         return None
@@ -201,43 +177,20 @@ def basic_auth_header(user: str, password: str) -> str:
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
 
 
-HOST = "127.0.0.1"
-ANSWER_S = 3.0
-OF_WORKERS = range(20_000, 30_000)  # ports of our Ray's workers; Ray's default is 10002 to 19999
-LASTING = range(OF_WORKERS.stop, 32_768)  # below the ephemeral ports of Linux and macOS
-
-
-@dataclass(frozen=True, kw_only=True)
-class Port:
-    """A port on 127.0.0.1 that a server of ours needs."""
-
-    number: int
-    who: str  # the server, for messages
-    variable: str  # of the environment, which sets another port
-
-    def need(self) -> None:
-        """Raise ServerError if the port is not free."""
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, self.number))
-            except OSError as error:
-                raise ServerError(
-                    where=f"port {self.number}, wanted by {self.who}", found=str(error.strerror), expected="a free port",
-                    remedy=f"Stop what uses it, or choose another port: {self.variable}={free_port()} sentdist up",
-                ) from None  # fmt: skip
-
-
 def free_port() -> int:
     """Return a free port outside the ephemeral range, since a server may take a minute until it listens."""
     while True:
         number = random.SystemRandom().choice(LASTING)
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((HOST, number))
+        if is_free(number):
             return number
 
 
-def answers(url: str, *, token: str | None = None) -> bool:
-    """Return whether a server answers with status 200 within 3 s."""
-    reply = get(url, authorization=f"Bearer {token}" if token else None, timeout_s=ANSWER_S)
-    return reply is not None and reply.status == 200
+def is_free(port: int) -> bool:
+    """Return whether a server can listen at this port of 127.0.0.1."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

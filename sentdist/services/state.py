@@ -17,32 +17,13 @@ from sentdist.errors import ServerError
 from sentdist.services.processes import HOST, RunningServer, noted
 
 FOLDER = ".sentdist"
-HOME = "SENTDIST_ENV_OF"  # variable: the folder whose servers a shell uses
 USER = "sentdist"
 SERVERS = ("ray", "mlflow")
-# Variables of the shell that would lead the servers, or processes started by them, to other servers.
-FOREIGN = (
-    "RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace", "MLFLOW_TRACKING_PASSWORD",
-    "MLFLOW_TRACKING_TOKEN",
-    # settings of another MLflow server, such as a team's, that our command line does not override
-    "MLFLOW_READ_REPLICA_BACKEND_STORE_URI", "MLFLOW_REGISTRY_STORE_URI", "MLFLOW_DEFAULT_ARTIFACT_ROOT", "MLFLOW_ARTIFACTS_ONLY",
-    "MLFLOW_STATIC_PREFIX", "MLFLOW_SERVER_ALLOWED_HOSTS", "MLFLOW_SERVER_CORS_ALLOWED_ORIGINS",
-    "MLFLOW_SERVER_DISABLE_SECURITY_MIDDLEWARE",
-    "MLFLOW_SERVER_X_FRAME_OPTIONS", "MLFLOW_GUNICORN_OPTS", "MLFLOW_UVICORN_OPTS", "MLFLOW_EXPOSE_PROMETHEUS",
-    "MLFLOW_TRACE_ARCHIVAL_CONFIG",
-    "MLFLOW_WORKSPACE_STORE_URI",
-)  # fmt: skip
+# Variables of the shell that would lead the servers, or processes started by them, to other servers; besides all of MLflow.
+FOREIGN = ("RAY_AUTH_TOKEN", "RAY_ADDRESS", "RAY_REDIS_ADDRESS", "RAY_external_storage_namespace")
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "1", "RAY_USAGE_STATS_ENABLED": "0", "TOKENIZERS_PARALLELISM": "false"}
 DIRECT = "127.0.0.1,localhost"  # a proxy cannot reach them, and would see token and password
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ports:
-    """The servers' ports on 127.0.0.1."""
-
-    ray: int = 6379
-    dashboard: int = 8265
-    mlflow: int = 5001
+PORTS = {"ray": 6379, "dashboard": 8265, "mlflow": 5001}  # on 127.0.0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +31,7 @@ class State:
     """The folder `.sentdist` of a working folder."""
 
     home: Path
-    ports: Ports
+    ports: Mapping[str, int]  # see PORTS
     store: str
 
     @property
@@ -67,20 +48,20 @@ class State:
 
     @property
     def ray(self) -> str:
-        return f"{HOST}:{self.ports.ray}"
+        return f"{HOST}:{self.ports['ray']}"
 
     @property
     def dashboard(self) -> str:
-        return f"http://{HOST}:{self.ports.dashboard}"
+        return f"http://{HOST}:{self.ports['dashboard']}"
 
     @property
     def mlflow(self) -> str:
-        return f"http://{HOST}:{self.ports.mlflow}"
+        return f"http://{HOST}:{self.ports['mlflow']}"
 
     @property
     def mlflow_link(self) -> str:
         """A link to MLflow with the password, like a notebook server's. See tracking/mlflow_login.py."""
-        return f"http://{USER}:{self.password_file.read_text()}@{HOST}:{self.ports.mlflow}/login"
+        return f"http://{USER}:{self.password_file.read_text()}@{HOST}:{self.ports['mlflow']}/login"
 
     def log(self, server: str) -> Path:
         return self.folder / "logs" / f"{server}.log"
@@ -99,11 +80,7 @@ class State:
     def check_owner(self) -> None:
         """Raise ServerError if another user owns the folder or may write into it, and so change its secrets and notes."""
         if os.path.lexists(self.folder):
-            is_at = os.lstat(self.folder)
-            if stat.S_ISLNK(is_at.st_mode) or is_at.st_uid != os.getuid() or is_at.st_mode & 0o022:
-                found = f"a link, another user's folder, or one that others may change (mode {stat.S_IMODE(is_at.st_mode):o})"
-                remedy = "Check who made it; remove it, or go to another folder."
-                raise ServerError(where=str(self.folder), found=found, expected="your own folder", remedy=remedy)
+            _check_mine(self.folder, others_may=0o755, remedy="Check who made it; remove it, or go to another folder.")
 
     def prepare(self) -> None:
         """Make the private folder with Ray's token; commands that store results make it, too, open to readers.
@@ -138,7 +115,7 @@ class State:
     def environment(self, inherited: Mapping[str, str]) -> dict[str, str]:
         """Return the environment of the servers."""
         direct = ",".join(filter(None, (DIRECT, inherited.get("no_proxy") or inherited.get("NO_PROXY"))))
-        kept = {name: value for name, value in inherited.items() if name not in FOREIGN}
+        kept = {name: value for name, value in inherited.items() if name not in FOREIGN and not name.startswith("MLFLOW_")}
         # A job's `python` is that of these servers, also if `up` was called by its path.
         path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), inherited.get("PATH"))))
         return kept | self.addresses | {"no_proxy": direct, "NO_PROXY": direct, "PATH": path}
@@ -146,7 +123,7 @@ class State:
     def write_env(self) -> Path:
         """Write the file that a shell sources to use these servers; return its path."""
         scripts = Path(sys.executable).parent
-        lines = [f"export {HOME}={shlex.quote(str(self.home))} RAY_ADDRESS={self.ray}"]
+        lines = [f"export RAY_ADDRESS={self.ray}"]
         if sys.prefix != sys.base_prefix:
             lines.append(f"export VIRTUAL_ENV={shlex.quote(sys.prefix)}")
         lines.append(f'export PATH={shlex.quote(str(scripts))}:"$PATH"')
@@ -160,17 +137,18 @@ class State:
         return path
 
 
-def state_of(home: Path, *, asked: Mapping[str, int | None] | None = None, store: str | None = None) -> State:
+def state_of(home: Path, *, asked: Mapping[str, int] | None = None, store: str | None = None) -> State:
     """Return the state with the given ports and store, else those of servers started here, else the defaults.
 
     Raises:
         ServerError: they were started on another machine.
     """
     running = [one for server in SERVERS if (one := _noted_here(home, server)) is not None]
-    known = {name: port for one in running for name, port in one.ports.items()}
-    ports = Ports(**(known | {name: port for name, port in (asked or {}).items() if port is not None}))
+    ports = dict(PORTS)
+    for one in running:
+        ports |= one.ports
     kept = next((one.store for one in running if one.store), None)
-    return State(home=home, ports=ports, store=store or kept or str(home / FOLDER / "store"))
+    return State(home=home, ports=ports | (asked or {}), store=store or kept or str(home / FOLDER / "store"))
 
 
 def _noted_here(home: Path, server: str) -> RunningServer | None:
@@ -183,18 +161,6 @@ def _noted_here(home: Path, server: str) -> RunningServer | None:
             remedy="Run `sentdist down` there; or, if that machine is gone, remove the file.",
         )  # fmt: skip
     return one
-
-
-def own_store(store: str | None, home: Path, environment: Mapping[str, str] = os.environ) -> tuple[str | None, str | None]:
-    """Return the given store and None, or None and a note if the shell has it only from another folder's `.sentdist/env`."""
-    other = environment.get(HOME)
-    if not store or not other or Path(other) == home or store != environment.get("SENTDIST_STORE"):
-        return store, None
-    try:
-        theirs = f"SENTDIST_STORE={shlex.quote(store)}\n" in (Path(other) / FOLDER / "env").read_text()
-    except OSError:
-        theirs = False
-    return (None, f"This shell has sourced the .sentdist/env of {other}; its store is not used.") if theirs else (store, None)
 
 
 def make_secret(path: Path, *, num_bytes: int = 32) -> str:
@@ -223,20 +189,22 @@ def private_folder(path: Path, *, variable: str = TEMP) -> Path:
         ServerError: it is something else, or cannot be made.
     """
     path = Path(os.path.abspath(path))
-    found = None
+    remedy = f"Check who made it: `chmod 700` if its content is yours; else choose another place ({variable}=FOLDER)."
     try:
         path.mkdir(mode=0o700, exist_ok=True)
-        is_at = os.lstat(path)
-        if stat.S_ISLNK(is_at.st_mode) or is_at.st_uid != os.getuid():
-            found = "a symbolic link, or a folder of another user"
-        elif stat.S_IMODE(is_at.st_mode) & 0o077:
-            found = f"mode {stat.S_IMODE(is_at.st_mode):o}"
     except OSError as error:
-        found = str(error.strerror)
-    if found is not None:
-        remedy = f"Check who made it: `chmod 700` if its content is yours; else choose another place ({variable}=FOLDER)."
-        raise ServerError(where=str(path), found=found, expected="a folder that only you can enter", remedy=remedy)
+        raise ServerError(where=str(path), found=str(error.strerror), expected="a folder", remedy=remedy) from None
+    _check_mine(path, others_may=0o700, remedy=remedy)
     return path
+
+
+def _check_mine(path: Path, *, others_may: int, remedy: str) -> None:
+    """Raise ServerError for a link, another user's folder, or a mode beyond `others_may`."""
+    status = os.lstat(path)
+    mode = stat.S_IMODE(status.st_mode)
+    if stat.S_ISLNK(status.st_mode) or status.st_uid != os.getuid() or mode & 0o777 & ~others_may:
+        found = f"a link, another user's folder, or one that others may use (mode {mode:o})"
+        raise ServerError(where=str(path), found=found, expected="a folder that only you can use", remedy=remedy)
 
 
 def ray_folder(name: str) -> Path:

@@ -22,11 +22,11 @@ from sentdist.data.tagging import FileTargets, Tagger, load_tagger, write_tags, 
 from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Overlap, Targets
-from sentdist.recipe.task_kinds import ScoredTask
 from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, commit, folder_of
-from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import Artifact
+from sentdist.tasks.kinds import ScoredTask
+from sentdist.tasks.task import load_task
 
 if TYPE_CHECKING:
     import torch

@@ -16,8 +16,8 @@ from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan
 from sentdist.run.banks.owner import list_banks
 from sentdist.run.banks.reader import open_bank
-from sentdist.run.board.events import StageEvent
 from sentdist.run.cluster.connection import connect
+from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage
@@ -73,9 +73,9 @@ def planned(root: str, training: dict[str, Json], runtime: dict[str, Json]) -> t
 
 
 def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], bool]) -> None:
-    from sentdist.run.board.client import BoardClient
-    from sentdist.run.board.submissions import Submission
     from sentdist.run.build_stage import build_stage
+    from sentdist.run.client import BoardClient
+    from sentdist.run.submissions import Submission
 
     board = BoardClient(Submission(context=context, sweep="long"), build_stage)
     with (Path(context.store.root).parent / "lines").open("w") as lines:

@@ -17,10 +17,11 @@ from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.recipe.sections import Runtime
-from sentdist.recipe.specs import EncoderSpec, Task, Training
+from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.sts import StsTask
 from sentdist.tracking.tracker import RunOutcome, Tracker
 from tests.support.waiting import wait_for
 
@@ -46,7 +47,7 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
         return Train.model_validate({"encoder": encoder, "corpus": corpus, "training": Training(), "seed": seed} | fields)
 
     banks = tuple(Bank(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
-    task = Task(name="toy", kind="sts", source="toy", revision="1")
+    task = StsTask(name="toy", source="toy", revision="1")
     return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
 
 
@@ -68,8 +69,8 @@ class Gated:
         self.store, self.boards = ArtifactStore(folder / "store"), list[Any]()
 
     def open(self, sweep: str = "", tracker: Tracker | None = None) -> Any:
-        from sentdist.run.board.client import BoardClient
-        from sentdist.run.board.submissions import Submission
+        from sentdist.run.client import BoardClient
+        from sentdist.run.submissions import Submission
 
         submission = Submission(context=Context(store=self.store, runtime=RUNTIME), sweep=sweep, tracker=tracker or Tracker())
         self.boards.append(BoardClient(submission, _toy_body(self.log, self.gate, self.broken), patience_s=0.5))
@@ -153,7 +154,7 @@ def test_trials_that_share_stages_get_one_piece_of_work(toys: Gated) -> None:
 def test_a_sweep_is_stopped_and_what_another_needs_goes_on(gated: Gated) -> None:
     import ray
 
-    from sentdist.run.board.client import stop_sweeps
+    from sentdist.run.client import stop_sweeps
 
     first, second = gated.open("first"), gated.open("second")
     with gated.callers() as pool:

@@ -53,8 +53,8 @@ def _scores(artifact: Artifact) -> dict[str, object]:
 def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
-    from sentdist.run.parallel.embed import embed_over_workers
-    from sentdist.stages.scores.build import build_scores
+    from sentdist.run.embed import embed_over_workers
+    from sentdist.stages.scores import build_scores
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
     here = build_scores(stage, _context(tmp_path / "here", data, resolver.folders, runtime=Runtime(engine="torch")))
@@ -88,7 +88,7 @@ def test_workers_find_what_one_process_finds_also_when_one_is_lost(
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.recipe.specs import EncoderUse
-    from sentdist.run.parallel.embed import search_over_workers
+    from sentdist.run.embed import search_over_workers
 
     draw = np.random.default_rng(0)
     path = tmp_path / "corpus.txt"

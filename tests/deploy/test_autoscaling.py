@@ -41,7 +41,7 @@ class GrowingCluster:
         self.environment = os.environ | {
             MARK: str(folder), "RAY_AUTH_MODE": "disabled", "RAY_FAKE_CLUSTER": "1", "AUTOSCALER_UPDATE_INTERVAL_S": "1",
             "RAY_OVERRIDE_NODE_ID_FOR_TESTING": HEAD_NODE,
-            "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_ADDRESS": self.address, "SENTDIST_GROWS_TO": str(config),
+            "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_ADDRESS": self.address, "SENTDIST_GROWS_TO": '[{"nodes": 2, "CPU": 1}]',
         }  # fmt: skip
         command = [Path(sys.executable).parent / "ray", "start", "--head", f"--port={port}", "--num-cpus=0"]
         command += [

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from sentdist.run.cluster import nodes
-from sentdist.run.cluster.nodes import Node
+from sentdist.run.resources import nodes_to_come
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "cluster" / "kuberay"
@@ -144,25 +143,12 @@ def test_secrets_are_made_without_a_word_of_them_in_a_command_line(tmp_path: Pat
     assert set(made) == set(re.findall(r"\$\{(\w+):\?", compose)) and container["envFrom"] == [{"secretRef": {"name": "sentdist-mlflow"}}]
 
 
-def test_a_sweep_counts_what_kuberay_may_add(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From maxReplicas and limits of the very file; nothing where the autoscaler is off."""
+def test_a_sweep_counts_what_kuberay_may_add() -> None:
     cluster = _named("RayCluster", "sentdist")
-    asked = []
-
-    class Kubernetes:
-        def __init__(self, namespace: str) -> None:
-            asked.append(namespace)
-
-        def get(self, path: str) -> dict[str, Any]:
-            asked.append(path)
-            return cluster
-
-    monkeypatch.setattr("ray.autoscaler._private.kuberay.node_provider.KubernetesHttpApiClient", Kubernetes)
-    monkeypatch.setattr(nodes, "_is_of_this_cluster", lambda path: False)
-    pod = {"RAY_CLUSTER_NAME": "sentdist", "RAY_CLUSTER_NAMESPACE": "team", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    (group,) = nodes._groups(pod)
-    assert asked == ["team", "rayclusters/sentdist"]
+    (container,) = cluster["spec"]["headGroupSpec"]["template"]["spec"]["containers"]
+    (said,) = [one["value"] for one in container["env"] if one["name"] == "SENTDIST_GROWS_TO"]
     (workers,) = cluster["spec"]["workerGroupSpecs"]
-    assert (group.most, group.offers.cpus, group.offers.gpus) == (workers["maxReplicas"], 8.0, 1.0)
-    assert len(nodes.nodes_to_come((Node(cpus=0.0), group.offers), [group])) == workers["maxReplicas"] - 1
-    assert nodes.groups_of_kuberay(cluster["spec"] | {"enableInTreeAutoscaling": False}) == ()
+    limits = workers["template"]["spec"]["containers"][0]["resources"]["limits"]
+    to_come = nodes_to_come((), said)
+    assert len(to_come) == workers["maxReplicas"]
+    assert {(node.cpus, node.gpus) for node in to_come} == {(float(limits["cpu"]), float(limits["nvidia.com/gpu"]))}

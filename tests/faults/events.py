@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from sentdist.run.board.events import What
+from sentdist.run.events import What
 
 _LINE = re.compile(
     r"^\d\d:\d\d:\d\d  \[ *\d+/\d+\]  "

@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL
 
 from sentdist.run.banks.owner import PREFIX
-from sentdist.run.board.client import BOARDS
+from sentdist.run.client import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
 from tests.faults.environment import NUM_HOSTS, Environment, LookedAtLater
 from tests.faults.events import built_twice, recovery_s

@@ -14,7 +14,7 @@ from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Learner, Optimization
 from sentdist.recipe.sections import Runtime
-from sentdist.run.training.resume import CheckpointClock
+from sentdist.run.rank import CheckpointClock
 from tests.gpu.waiting import refuse_waiting
 from tests.parity.word_batches import word_batches
 from tests.support import make
@@ -38,7 +38,7 @@ def by_torch_with_rows(rank: int, world_size: int, folder: str, precision: str) 
 
 def by_deepspeed(rank: int, world_size: int, folder: str, precision: str) -> list[Trained]:
     """The same by each of ZERO_STAGES."""
-    from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+    from sentdist.run.deepspeed_engine import DeepSpeedEngine
 
     def zero(stage: int) -> MakeEngine:
         return lambda learner, how, device: DeepSpeedEngine(learner, how, zero_stage=stage, device=device)
@@ -48,7 +48,7 @@ def by_deepspeed(rank: int, world_size: int, folder: str, precision: str) -> lis
 
 def by_deepspeed_without_waiting(rank: int, world_size: int, folder: str) -> int:
     """How many of nine steps come to their end, where torch raises at whatever waits for the GPU between two that are read."""
-    from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+    from sentdist.run.deepspeed_engine import DeepSpeedEngine
 
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)

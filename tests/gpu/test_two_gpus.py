@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from sentdist.cli import app
 from sentdist.learning.gather import GPU_BACKEND
-from sentdist.run.parallel import sharing
+from sentdist.run import sharing
 from tests.gpu.engines import by_deepspeed, by_torch, by_torch_with_rows
 from tests.parity.processes import run_in_processes
 

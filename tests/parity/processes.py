@@ -35,8 +35,8 @@ PRELOADED = (
     "pyarrow.dataset",  # by the first table that is read
     "hypothesis",  # this and what follows: by the modules whose functions are run
     "pytest",
-    "sentdist.run.training.deepspeed_engine",
-    "sentdist.run.training.rank",
+    "sentdist.run.deepspeed_engine",
+    "sentdist.run.rank",
     "sentdist.stages.rungs",
     "tests.support.graded_data",
     "tests.support.objective_steps",

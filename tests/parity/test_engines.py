@@ -25,9 +25,9 @@ from sentdist.learning.loop import train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization
 from sentdist.recipe.stages import Train
-from sentdist.run.training import deepspeed_engine
-from sentdist.run.training.checkpoints import RunningFolder
-from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.run import deepspeed_engine
+from sentdist.run.checkpoints import RunningFolder
+from sentdist.run.deepspeed_engine import DeepSpeedEngine
 from sentdist.stages.train_setup import ranks_here
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
@@ -287,7 +287,7 @@ def save_on_a_full_disk(rank: int, world_size: int, folder: str, place: str) -> 
 
 
 PLACES = {
-    "its random state": ("sentdist.run.training.deepspeed_engine.save_rng", "sentdist.learning.engine.save_rng"),
+    "its random state": ("sentdist.run.deepspeed_engine.save_rng", "sentdist.learning.engine.save_rng"),
     "DeepSpeed's own files": ("deepspeed.runtime.checkpoint_engine.torch_checkpoint_engine.TorchCheckpointEngine.save",),
 }
 

@@ -26,8 +26,8 @@ from sentdist.objectives.learned.mlm import Vocabulary
 from sentdist.objectives.learned.regression import RegressionLoss
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.run.training import deepspeed_engine
-from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.run import deepspeed_engine
+from sentdist.run.deepspeed_engine import DeepSpeedEngine
 from sentdist.stages.context import folder_of
 from sentdist.stages.train import TrainSession
 from tests.parity.processes import run_in_processes

@@ -24,8 +24,8 @@ from sentdist.objectives.symmetric_info_nce import LOWEST
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Rung, Tokens, Train, to_share
 from sentdist.recipe.unroll import Plan
-from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
-from sentdist.run.training.rank import _make_tokens
+from sentdist.run.deepspeed_engine import DeepSpeedEngine
+from sentdist.run.rank import _make_tokens
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.rung_records import rung_score

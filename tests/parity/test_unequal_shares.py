@@ -12,7 +12,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.engine import Engine, TorchEngine
 from sentdist.learning.loop import train_steps
 from sentdist.learning.optimization import Learner, Optimization
-from sentdist.run.training.deepspeed_engine import DeepSpeedEngine
+from sentdist.run.deepspeed_engine import DeepSpeedEngine
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches
 from tests.support.mask_tokens import maskable_encoder

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.submissions import EventSink
+from sentdist.run.events import StageEvent
+from sentdist.run.submissions import EventSink
 
 
 class HostLost(BaseException):

@@ -173,13 +173,17 @@ def _http(kind: Callable[..., Exception], status: int) -> Exception:
 def test_an_error_is_an_answer_or_silence() -> None:
     for error, found, has_answered in [
         (_http(known.RevisionNotFoundError, 404), 'no revision "abc" on the hub', True),
-        (_http(known.GatedRepoError, 403), "a gated repository", True),
-        (_http(known.RepositoryNotFoundError, 401), "no such repository on the hub, or a private one", True),
-        (known.HFValidationError("a//b"), "no such repository on the hub, or a private one", True),
-        (_http(known.HfHubHTTPError, 403), "no login with that permission", True),
-        (known.LocalTokenNotFoundError("none"), "no login with that permission", True),
+        (_http(known.GatedRepoError, 403), "no such repository on the hub, or no right to it (GatedRepoError: reported)", True),
+        (
+            _http(known.RepositoryNotFoundError, 401),
+            "no such repository on the hub, or no right to it (RepositoryNotFoundError: reported)",
+            True,
+        ),
+        (known.HFValidationError("a//b"), "no such repository on the hub, or no right to it (HFValidationError: a//b)", True),
+        (_http(known.HfHubHTTPError, 403), "no such repository on the hub, or no right to it (HfHubHTTPError: reported)", True),
+        (known.LocalTokenNotFoundError("none"), "no such repository on the hub, or no right to it (LocalTokenNotFoundError: none)", True),
         (_http(known.HfHubHTTPError, 503), "no answer from the hub (HfHubHTTPError: reported)", False),
-        (known.OfflineModeIsEnabled("off"), "HF_HUB_OFFLINE, which forbids access to the hub", False),
+        (known.OfflineModeIsEnabled("off"), "no answer from the hub (OfflineModeIsEnabled: off)", False),
         (OSError("no route to host\nand more"), "no answer from the hub (OSError: no route to host)", False),
     ]:
         trouble = hub_trouble(error, revision="abc")

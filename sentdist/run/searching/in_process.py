@@ -12,7 +12,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import Rung, to_share
 from sentdist.recipe.suggestions import PlannedSearch
-from sentdist.run.board.events import progress_event
+from sentdist.run.events import progress_event
 from sentdist.run.searching.conductor import Conductor, ToRun, Watch
 from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context

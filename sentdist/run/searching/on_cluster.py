@@ -18,12 +18,12 @@ from sentdist.errors import ResourceError, counted
 from sentdist.recipe.stages import to_share
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan
-from sentdist.run.board.client import BoardClient
-from sentdist.run.board.submissions import Body, Submission, stopped
 from sentdist.run.build_stage import build_stage
+from sentdist.run.client import BoardClient
 from sentdist.run.cluster.address import HEAD
 from sentdist.run.searching.conductor import Conductor, ToRun, Watch
 from sentdist.run.searching.suggesters import SCORE, TunedSuggester
+from sentdist.run.submissions import Body, Submission, stopped
 from sentdist.run.sweep import GpuWork, allocate, stages_at_once
 from sentdist.run.trials import STOPPED, lost_too_often, report_end, run_in_tune, take_failure
 from sentdist.stages.context import Context

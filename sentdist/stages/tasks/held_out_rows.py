@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
-
-from sentdist.corpora.own_rows import open_split
-from sentdist.data.checked_rows import Pairs
-from sentdist.recipe.specs import OwnRows, Task
 from sentdist.recipe.task_kinds import ScoredTask, TripletTask
 from sentdist.stages.tasks.loaded_task import LoadedTask
 from sentdist.stages.tasks.retrieval import LoadedRetrieval
 from sentdist.stages.tasks.sts import LoadedSts, LoadedTriplets
+
+from sentdist.corpora.own_rows import open_split
+from sentdist.data.checked_rows import Pairs
+from sentdist.recipe.specs import OwnRows, Task
 
 
 def load_own_rows(task: ScoredTask, own: OwnRows, folders: Mapping[str, str], root: Path | None) -> LoadedTask:

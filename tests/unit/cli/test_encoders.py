@@ -347,12 +347,10 @@ def test_embeddings_of_another_prompt_are_refused(encoder: Path, sentences_file:
 
 
 def test_a_prompt_of_the_encoders_name_is_that_of_its_sentences(encoder: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text(f"checkpoint: {encoder}\nprompt: ''\n")
     for name, text in (
         (str(encoder), PASSAGE),
         (f"{encoder}?prompt=query", QUERY),
         (f"{encoder}?prompt=", ""),
-        (str(tmp_path / "mine.yaml"), ""),
     ):
         answer = _call("encode", name, "--pairs", *TEXTS[:2])
         one, other = _embedded(encoder, text, TEXTS[:2])

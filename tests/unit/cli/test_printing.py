@@ -15,7 +15,7 @@ from sentdist.cli.recipes import job_command
 from sentdist.cli.summary import terminal_page
 from sentdist.errors import StoreError
 from sentdist.inference.opening import IN_A_JOB, store_root
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import SweepProgress
 
 

@@ -15,10 +15,9 @@ from typer.testing import CliRunner, Result
 
 from sentdist import cli
 from sentdist.cli import app
-from sentdist.run import health
+from sentdist.run import client, health, losses
 from sentdist.run.banks import owner
-from sentdist.run.board import client
-from sentdist.run.cluster import connection, nodes
+from sentdist.run.cluster import connection
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.tracking import tracker as tracking
@@ -63,7 +62,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> None:
     reported = listen(client, "stop_sweeps", [client.StoppedSweep(sweep="demo", num_ended=2)])
     assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
-    left = listen(nodes, "leave", ["10.0.0.1", "10.0.0.2"])
+    left = listen(losses, "leave", ["10.0.0.1", "10.0.0.2"])
     monkeypatch.setattr(sys, "argv", ["leave", "--within", "30", "--all"])
     runpy.run_module("rayjobs.leave", run_name="__main__")
     assert left == [((), {"within_s": 30, "everywhere": True})]

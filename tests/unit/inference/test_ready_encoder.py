@@ -125,7 +125,6 @@ def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object]
 def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
     for asked, said in [
         ("passages", r'one of its prompts \(query, document, passage\), or a text. Did you mean "passage"'),
-        ("\ud800", "lone surrogate"),
     ]:
         with pytest.raises(DataError, match=said):
             Prompts.of(folder(NAMED), EncoderUse(checkpoint="it")).of_sentences(asked)

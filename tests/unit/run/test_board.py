@@ -24,19 +24,19 @@ from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
+from sentdist.run import board as actor
 from sentdist.run import build_stage as built
-from sentdist.run import reserved
-from sentdist.run.board import actor, client
-from sentdist.run.board.actor import BoardActor
-from sentdist.run.board.events import StageEvent
-from sentdist.run.board.losses import GroupLostError, end_of, may_be_a_lost_peer
-from sentdist.run.board.submissions import EventSink, GroupMember, Submission
-from sentdist.run.board.worker_groups import Order
+from sentdist.run import client, rank, reserved
+from sentdist.run import group as member
+from sentdist.run import group as worker_group
+from sentdist.run.board import BoardActor
 from sentdist.run.build_stage import build_stage
 from sentdist.run.cluster.connection import GONE
-from sentdist.run.demand import Demand, ElasticWidth
-from sentdist.run.training import rank, worker_group
-from sentdist.run.training import worker_group as member
+from sentdist.run.events import StageEvent
+from sentdist.run.losses import GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.run.resources import Demand, ElasticWidth
+from sentdist.run.submissions import EventSink, GroupMember, Submission
+from sentdist.run.workers import Order
 from sentdist.stages.context import Context
 from sentdist.stages.train_setup import Ranks
 from sentdist.store.store import Artifact, ArtifactStore

@@ -15,9 +15,9 @@ import torch
 from safetensors.torch import load_file
 
 from sentdist.recipe.stages import Train
-from sentdist.run.board.submissions import Submission
-from sentdist.run.training.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
-from sentdist.run.training.rank import train_as_first_rank
+from sentdist.run.checkpoints import RunningFolder, forget_finished, forget_running, newest_step
+from sentdist.run.rank import train_as_first_rank
+from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import ALONE

@@ -9,20 +9,17 @@ from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import grpc
 import pytest
 import ray
-from ray.autoscaler._private.kuberay import node_provider
 from ray.exceptions import RayTaskError, WorkerCrashedError
 
 from sentdist.errors import DataError, RecipeError, ResourceError
+from sentdist.run import losses as leaving
 from sentdist.run.cluster import address as cluster_address
 from sentdist.run.cluster import address as own_cluster
 from sentdist.run.cluster import connection
-from sentdist.run.cluster import nodes as growth
-from sentdist.run.cluster import nodes as leaving
 from sentdist.run.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, check, choose
 from sentdist.run.cluster.connection import cause_of, check_auth_mode, connect, on_node, reason
 from sentdist.store.local_storage import maker_of, scratch_name
@@ -179,11 +176,11 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Nodes that a head was notified will go, and until when (ms since 1970); it refuses the one that is called dd."""
     asked: list[tuple[str, int]] = []
 
-    def drain_node(node: str, why: int, words: str, deadline_ms: int) -> tuple[bool, str]:
+    def drain_node(gcs_address: str, node: str, *, why: str, deadline_ms: int) -> str | None:
         asked.append((node, deadline_ms))
-        return node != "dd", "it is busy"
+        return "it is busy" if node == "dd" else None
 
-    monkeypatch.setattr(leaving, "GcsClient", lambda address: SimpleNamespace(drain_node=drain_node))
+    monkeypatch.setattr(leaving, "drain_node", drain_node)
     monkeypatch.setattr(leaving.ray, "nodes", lambda: ROWS)
     monkeypatch.setattr(leaving.ray, "get_runtime_context", lambda: SimpleNamespace(gcs_address="10.0.0.1:6379", get_node_id=lambda: "aa"))
     return asked
@@ -208,38 +205,6 @@ def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
     monkeypatch.setattr(leaving.ray, "nodes", lambda: [*ROWS, ROWS[0] | {"NodeID": "dd", "NodeManagerAddress": "10.0.0.9"}])
     with pytest.raises(ResourceError, match=r"10\.0\.0\.9.*it is busy"):
         leaving.leave(within_s=90.0, everywhere=True)
-
-
-def test_an_autoscaler_that_reported_to_ray_what_there_may_be_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    groups = [
-        SimpleNamespace(max_count=3, resources={"CPU": 4}),
-        SimpleNamespace(max_count=-1, resources={"CPU": 2, "GPU": 1}),  # without a bound
-        SimpleNamespace(max_count=0, resources={"CPU": 1}),
-        SimpleNamespace(max_count=5, resources={}),
-    ]
-    from ray._private.state import state
-
-    monkeypatch.setattr(state, "get_cluster_config", lambda: SimpleNamespace(node_group_configs=groups))
-    found = [(group.most, group.offers.cpus, group.offers.gpus) for group in growth._groups_of_ray()]
-    assert found == [(3, 4.0, 0.0), (growth.UNBOUNDED, 2.0, 1.0)]
-    monkeypatch.setattr(state, "get_cluster_config", lambda: None)
-    assert growth._groups_of_ray() == ()
-
-
-def test_kubernetes_that_does_not_answer_is_reported_and_one_that_gives_no_right_is_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pod = {"RAY_CLUSTER_NAME": "mine", "RAY_CLUSTER_NAMESPACE": "default", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
-    for status, is_reported in ((403, False), (404, False), (500, True), (None, True)):
-
-        def get(path: str, status: int | None = status) -> dict[str, Any]:
-            error = OSError("it is away")
-            error.response = SimpleNamespace(status_code=status)  # type: ignore[attr-defined]
-            raise error
-
-        monkeypatch.setattr(node_provider, "KubernetesHttpApiClient", lambda namespace, get=get: SimpleNamespace(get=get))
-        assert growth._kuberay_spec(pod) == {}
-        assert ("it is away" in capsys.readouterr().err) == is_reported
 
 
 def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import count
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -14,9 +12,9 @@ import pytest
 from ray.exceptions import ActorDiedError
 
 from sentdist.errors import ResourceError
-from sentdist.run.demand import Demand
-from sentdist.run.parallel import pool
-from sentdist.run.parallel.pool import LOSSES_PER_PART, over_workers
+from sentdist.run import embed as pool
+from sentdist.run.embed import over_workers
+from sentdist.run.resources import Demand
 
 DEMAND = Demand(way="task", workers=2, num_cpus=1.5, num_gpus=0.5)
 
@@ -93,20 +91,7 @@ SQUARES = {part: part * part for part in range(6)}
 WORKERS = 5
 
 
-def _ahead(monkeypatch: pytest.MonkeyPatch, cluster: Cluster, *, num_parts: int = 60, ahead: float = 2) -> tuple[list[int], int]:
-    """The parts as they were answered, and how many answers waited at most for one that came before them."""
-    found: list[int] = []
-    waiting: list[int] = []
-    demand = replace(DEMAND, workers=WORKERS)
-    for part, square in _over(monkeypatch, cluster, num_parts, demand=demand, ahead_per_worker=ahead):
-        assert square == part * part
-        found.append(part)
-        missing = next(one for one in count() if one not in found)
-        waiting.append(sum(one > missing for one in found))
-    return found, max(waiting)
-
-
-def test_every_part_is_done_once_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_part_is_done_once_and_in_order_whoever_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     scenes: tuple[tuple[list[int], int | None, int], ...] = (
         ([], None, 2),
         ([], 1, 2),  # there is room for one
@@ -116,28 +101,26 @@ def test_every_part_is_done_once_whoever_is_lost(monkeypatch: pytest.MonkeyPatch
         ([1, 1], 1, 4),  # each dies with its first part
     )
     for dies, rooms, num_started in scenes:
-        for ahead in (math.inf, 2, 1):
-            cluster = Cluster(dies, rooms)
-            found = list(_over(monkeypatch, cluster, ahead_per_worker=ahead))
-            assert dict(found) == SQUARES and len(found) == len(SQUARES)
-            assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5, "resources": None}, "what the demand says of each"
-            assert cluster.num_started == num_started and not cluster.living, "each lost one is replaced, and none is left"
-            assert cluster.most_at_once == (rooms or DEMAND.workers)
+        cluster = Cluster(dies, rooms)
+        assert list(_over(monkeypatch, cluster)) == list(SQUARES.items())
+        assert cluster.options == {"num_cpus": 1.5, "num_gpus": 0.5, "resources": None}, "what the demand says of each"
+        assert cluster.num_started == num_started and not cluster.living, "each lost one is replaced, and none is left"
+        assert cluster.most_at_once == (rooms or DEMAND.workers)
 
 
-def test_a_slow_worker_holds_up_neither_memory_nor_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes before its turn waits for the slow one's part, which is done by one of those that would have nothing to do."""
-    found, waiting = _ahead(monkeypatch, cluster := Cluster(slow=[0]))
-    assert sorted(found) == list(range(60)) and waiting < 2 * WORKERS
-    assert found.index(0) < 3 * WORKERS, "not at the end"
-    assert not cluster.living and cluster.num_started == WORKERS
-    assert cluster.num_answers < 60 + 2 * WORKERS + 2, "hardly anything is done twice"
-    assert _ahead(monkeypatch, Cluster(slow=[0]), ahead=math.inf)[1] > 50, "where order does not matter"
+def test_what_waits_for_a_slow_worker_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def parts() -> Iterator[int]:
+        for part in range(60):
+            drawn.append(part)
+            yield part
+
+    for part, _ in _over(monkeypatch, Cluster(slow=[0]), parts=parts(), demand=replace(DEMAND, workers=WORKERS)):
+        assert len(drawn) - part <= pool.AHEAD_PER_WORKER * WORKERS
+    assert len(drawn) == 60
 
 
-def test_workers_that_die_before_they_begin_are_counted_in_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A host that refuses processes now and then must not end a pool of many hours."""
-    now_and_then = [number % 2 for number in range(2 * LOSSES_PER_PART + 4)]  # dies at once, or with its first part
-    assert dict(_over(monkeypatch, Cluster(now_and_then, rooms=1), num_parts=6)) == SQUARES
-    with pytest.raises(ResourceError, match="workers that die before they begin"):
+def test_workers_that_die_again_and_again_end_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ResourceError, match="workers were lost"):
         list(_over(monkeypatch, Cluster([0] * 100)))

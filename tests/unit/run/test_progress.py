@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sentdist.errors import duration
-from sentdist.run.board.events import StageEvent
+from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import SweepProgress
 
 

@@ -17,13 +17,11 @@ from sentdist.learning.checkpoint import DevScore
 from sentdist.learning.loop import StepReport, StepSeconds
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Train
-from sentdist.run.board import losses
-from sentdist.run.board.losses import LeaveNotice
-from sentdist.run.board.submissions import Submission
-from sentdist.run.training import rank
-from sentdist.run.training import rank as reporter
-from sentdist.run.training.rank import ProgressReporter, train_as_first_rank
-from sentdist.run.training.resume import CheckpointClock
+from sentdist.run import losses, rank
+from sentdist.run import rank as reporter
+from sentdist.run.losses import LeaveNotice
+from sentdist.run.rank import CheckpointClock, ProgressReporter, train_as_first_rank
+from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.train_setup import ALONE

@@ -16,10 +16,10 @@ import torch
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
 from sentdist.run import build_stage, reserved
-from sentdist.run.board.submissions import Submission
-from sentdist.run.demand import Demand
+from sentdist.run import group as worker_group
 from sentdist.run.reserved import use_reserved
-from sentdist.run.training import worker_group
+from sentdist.run.resources import Demand
+from sentdist.run.submissions import Submission
 from sentdist.stages import local, rungs
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

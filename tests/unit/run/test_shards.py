@@ -12,14 +12,12 @@ from pathlib import Path
 import pytest
 
 from sentdist.corpora.rows import RowsCorpus
-from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Targets
+from sentdist.run import sharing
 from sentdist.run.cluster import address as own_cluster
 from sentdist.run.cluster.address import LocalNode
-from sentdist.run.parallel import sharing
-from sentdist.run.parallel.pool import rows_per_part
-from sentdist.run.parallel.shards import build_over_ranks
-from sentdist.run.parallel.sharing import MANY_SENTENCES, shared_out
+from sentdist.run.rank import build_over_ranks
+from sentdist.run.sharing import MANY_SENTENCES, shared_out
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
 from sentdist.stages.sharded import body_of, build_in_shards, shard_name
@@ -105,8 +103,6 @@ def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, i
                 patched.setenv("RAY_ADDRESS", address)
             with shared_out(num_sentences, workers=None) as runtime:
                 assert runtime is None and not started
-    for num_rows, workers, rows in ((100, 8, 512), (80_000, 2, 10_000), (10_000_000, 2, 65_536)):  # of a part: four for each worker
-        assert rows_per_part(num_rows, Runtime(workers=workers)) == rows
 
 
 def test_the_shards_of_a_group_are_those_of_one_process(

@@ -18,11 +18,11 @@ from ray.tune.schedulers import TrialScheduler
 from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
 from sentdist.recipe.unroll import Plan
 from sentdist.run import sweep, trials
-from sentdist.run.board.client import BoardClient
-from sentdist.run.board.submissions import Submission
-from sentdist.run.cluster.nodes import ClusterNodes, Node
+from sentdist.run.client import BoardClient
+from sentdist.run.resources import ClusterNodes, Node
 from sentdist.run.searching import on_cluster
 from sentdist.run.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
+from sentdist.run.submissions import Submission
 from sentdist.run.sweep_end import TrialOutcome
 from sentdist.run.trials import LOST_ACTORS, STOPPED, report_end, take_failure
 from sentdist.stages.context import Context
@@ -251,7 +251,7 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, mon
     _allocated(monkeypatch, tmp_path, old, "training.precision=bf16", "runtime.device=cpu")
     mixed = tuple(Node(cpus=8, gpus=gpus, gpu_types=(kind,)) for gpus, kind in ((2, "H100"), (3, "T4")))
     found = _allocated(monkeypatch, tmp_path, mixed, "runtime.gpu_type=H100", "seeds=[0,1,2]")
-    assert found.devices == "on 2 GPU(s); idle: 3 of another kind (runtime.gpu_type=H100)"
+    assert found.devices == "on 2 GPU(s); 3 GPU(s) idle"
     for gib, share in ((80, 0.1), (4, 0.4)):  # a worker has as much of a GPU as it takes by estimate: else it would be stopped there
         found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
         assert found.context.runtime.gpus_per_worker == share
@@ -262,10 +262,10 @@ def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkey
     """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
     nodes = (Node(cpus=16, gpus=8),)
     for settings, line in (
-        (["seeds=[0]"], "on 1 GPU(s); idle: 7 (bound by the recipe: 1 of its stages at once)"),
+        (["seeds=[0]"], "on 1 GPU(s); 7 GPU(s) idle"),
         (
             ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
-            "on 2 GPU(s); idle: 6 (bound by runtime.max_concurrent_trials=1)",
+            "on 2 GPU(s); 6 GPU(s) idle",
         ),
     ):
         assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
@@ -273,5 +273,5 @@ def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkey
     keys = frozenset(stage.key for stage in plan.stages)
     assert sweep.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
     context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
-    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); idle: 2 (bound by 3 trials at once)")):  # of a search
+    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); 2 GPU(s) idle")):  # of a search
         assert sweep.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

@@ -14,11 +14,11 @@ from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
-from sentdist.run.board import worker_groups
-from sentdist.run.board.losses import GroupLostError
-from sentdist.run.board.submissions import Submission
-from sentdist.run.board.worker_groups import StartedGroup, WorkerGroups
-from sentdist.run.demand import Demand
+from sentdist.run import workers as worker_groups
+from sentdist.run.losses import GroupLostError
+from sentdist.run.resources import Demand
+from sentdist.run.submissions import Submission
+from sentdist.run.workers import StartedGroup, WorkerGroups
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 

@@ -9,7 +9,7 @@ import pytest
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Train
-from sentdist.run.training.checkpoints import RunningFolder
+from sentdist.run.checkpoints import RunningFolder
 from sentdist.stages.train_setup import ALONE
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import plan_of, small_recipe

@@ -1,1 +1,0 @@
-"""Start each stage once for all jobs of a store, report its progress, and diagnose work that hangs."""

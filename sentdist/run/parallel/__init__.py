@@ -1,1 +1,0 @@
-"""Distribute parts of a job (shards, embeddings, search) over a pool of workers."""

@@ -1,1 +1,0 @@
-"""Train on one or several workers of a cluster: worker groups, the DeepSpeed engine, checkpoints, progress."""
