@@ -227,7 +227,6 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
         ("sentdist.tasks.kinds", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
         ("sentdist.stages.scores", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],
