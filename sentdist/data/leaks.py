@@ -359,16 +359,14 @@ class LeakFinder:
         for item, one, other in task.pairs:
             texts_of[item] += [one, other]
             folded = _in_order(self._fold[one], self._fold[other])
-            for level, ids in zip(
-                strictness, (found.exact.get((one, other)), found.normalised.get(folded), found.near.get(folded)), strict=True
-            ):
-                if ids is not None:
-                    if item not in leaked or strictness.index(leaked[item].level) > strictness.index(level):
-                        train_one, train_other = (found.seen[place].text for place in ids)
-                        leaked[item] = LeakedItem(
-                            item=item, level=level, one=one, other=other, train_one=train_one, train_other=train_other
-                        )  # fmt: skip
-                    break
+            hits = found.exact.get((one, other)), found.normalised.get(folded), found.near.get(folded)
+            level = next((place for place, ids in enumerate(hits) if ids is not None), None)
+            if level is None or (item in leaked and strictness.index(leaked[item].level) <= level):
+                continue
+            shown_one, shown_other = (found.seen[place].text for place in hits[level] or ())
+            leaked[item] = LeakedItem(
+                item=item, level=strictness[level], one=one, other=other, train_one=shown_one, train_other=shown_other
+            )  # fmt: skip
         in_training = {seen.number for seen in found.seen.values()} - {-1}
         # a single text may also be near; of the sentences that it resembles the first is shown
         like = {} if task.pairs else {number: seen.text for seen in reversed(found.seen.values()) for number in seen.alike}
@@ -376,10 +374,10 @@ class LeakFinder:
             if item not in leaked:
                 is_seen = [self._fold[text] in in_training or self._fold[text] in like for text in (*texts, *texts_of[item])]
                 if any(is_seen):
-                    level = "sentence" if all(is_seen[: len(texts)]) else "one"
+                    alone: Level = "sentence" if all(is_seen[: len(texts)]) else "one"
                     one, other = (*(texts_of[item] or texts), "")[:2]
                     shown = like.get(self._fold[one], "")
-                    leaked[item] = LeakedItem(item=item, level=level, one=one, other=other, train_one=shown, train_other="")
+                    leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one=shown, train_other="")
         return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
 
 
