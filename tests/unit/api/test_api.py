@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
-from sentdist.stages import planned
 from typer.testing import CliRunner
 
 import sentdist
