@@ -431,7 +431,7 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
         language: From the card of its base; left out for user files, whose language is unknown.
         base_prompts: Prompts of its base, by name.
     """
-    terms = terms_of(stage.objective)
+    terms = tuple(terms_of(stage.objective))
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name if terms[1:] else 'objective'}.{name}": value
