@@ -14,9 +14,8 @@ from sentdist.run.local import build_locally, search_in_process
 from sentdist.run.progress import Show, SweepSummary
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import planned_recipe
-from sentdist.store.chosen import confirmation
 from sentdist.store.searches import SearchRecord
-from sentdist.store.sweep import load_sweep, sweep_record
+from sentdist.store.sweep import confirmation, load_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
