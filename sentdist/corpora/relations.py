@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sentdist.corpora.kind import CorpusStage, CorpusTable, PinnedPart, Planning, Reading, Section, SourceSection, pinned
 from sentdist.frozen import NAME, Count, Frozen
-from sentdist.recipe.stage import slug
+from sentdist.recipe.stage import Json, slug
 
 if TYPE_CHECKING:
     from sentdist.corpora.triples import RelationSource
@@ -98,7 +98,7 @@ class RelationalCorpus(CorpusStage):
 
         sources = relation_sources(self.relations, reading)
         found = join_relations(sources, cap_rule=self.cap_rule, held_out=self.held_out, seed=self.seed)
-        facts = {"relations": {name: asdict(count) for name, count in found.counts.items()}}
+        facts: dict[str, Json] = {"relations": {name: asdict(count) for name, count in found.counts.items()}}
         return CorpusTable(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts=facts)
 
 

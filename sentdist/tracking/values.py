@@ -17,9 +17,8 @@ from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Shape
 from sentdist.recipe.stage import Json, Stage, canonical_fields
 from sentdist.recipe.stages import Bank, Scores, Selection, Train
 from sentdist.recipe.wording import value_text
-from sentdist.store.chosen import cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.tasks.cards import TASK_GROUPS, group_parts
 from sentdist.tasks.kinds import have_mean
 from sentdist.tasks.names import OWN, kind_of_scored, named_task, own_test_names, task_names

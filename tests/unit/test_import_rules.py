@@ -22,24 +22,24 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 887,
-    "cli": 1973,
-    "corpora": 2073,
-    "data": 4363,
+    "api": 852,
+    "cli": 1953,
+    "corpora": 1999,
+    "data": 4159,
     "evaluation": 2412,
-    "inference": 2109,
-    "kernels": 3621,
-    "learning": 5024,
+    "inference": 1583,
+    "kernels": 3085,
+    "learning": 4741,
     "objectives": 2143,
-    "recipe": 4383,
-    "report": 5043,
-    "run": 7789,
+    "recipe": 4363,
+    "report": 5038,
+    "run": 6606,
     "services": 659,
-    "stages": 3120,
-    "store": 2477,
+    "stages": 3023,
+    "store": 2225,
     "tasks": 1755,
-    "top": 1494,
-    "tracking": 1363,
+    "top": 1489,
+    "tracking": 1359,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
@@ -221,8 +221,9 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.backend", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.search", ("ray", "torch", "mlflow", "transformers")),  # of any driver
+        ("sentdist.run.trials", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora

@@ -24,7 +24,7 @@ Planned = TypeVar("Planned", Plan, PlannedSearch)
 
 
 def with_contents(planned: Planned, stages: Iterable[Stage], context: Context) -> Planned:
-    """Add the sizes of tasks on user files, and notes on tasks, to a plan or a search with these stages; raise DataError as `contents_of`."""
+    """Add the sizes of tasks on user files, and notes on tasks, to a plan or search of these stages; raise DataError as `contents_of`."""
     found: tuple[dict[str, int], tuple[str, ...]] = contents_of(stages, context)
     return replace(planned, rows=planned.rows | found[0], notes=(*planned.notes, *found[1]))
 
