@@ -9,7 +9,7 @@ from sentdist.inference.export import whole_folder
 from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.write_folder import EncoderCard, keep_prompts, language_of, write_classic
+from sentdist.learning.encoder.write_folder import keep_prompts, language_of, write_classic
 from sentdist.recipe.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
@@ -36,8 +36,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
         else:
             encoder = LoadedEncoder.load(use).encoder
             name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # no local paths in a card
-            of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
-            encoder.to("cpu").save(part, card=of_base)
+            encoder.to("cpu").save(part, base_model=name, language=language_of(folder))
         keep_prompts(folder, part, name=use.checkpoint)
         write_classic(part, use.max_length)
         if card is not None:

@@ -32,7 +32,6 @@ from sentdist.objectives.objective_spec import LossInputs
 from sentdist.recipe import specs
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.text_stages import targets_of
@@ -235,9 +234,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            start = encoder.checkpoint
-            card = training_card(self.stage, results, language=language_of(start.folder), base_prompts=start.prompts)
-            encoder.save(folder, card=card)
+            has_own_files = any(source.own is not None for source in self.stage.corpus.sources)  # whose language is unknown
+            start = self.stage.encoder.checkpoint if self.stage.start is None else self.stage.start.label
+            encoder.save(folder, base_model=start, language=() if has_own_files else language_of(encoder.checkpoint.folder))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 

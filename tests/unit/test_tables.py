@@ -22,7 +22,6 @@ from sentdist.recipe.tasks import TASKS
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
 from sentdist.run.resources import stage_demand
-from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context
 from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of
 from sentdist.stages.tasks.load import loader_of
@@ -62,10 +61,7 @@ def test_an_objective_is_in_every_table_and_in_a_shipped_recipe() -> None:
     assert {*OBJECTIVES, "sum"} == set(OBJECTIVE_NAMES) and set(OBJECTIVES) <= TAGS
     for name, one in OBJECTIVES.items():
         assert {work.key for work in one.citations} <= set(CITATIONS) and one.needs.columns >= 1
-        stage = stages()[name]
-        assert isinstance(stage, Train)
-        card = training_card(stage, {"num_steps": 1, "best_dev_score": None}, language=(), base_prompts={})
-        assert one.title in (card.objective or "")
+        assert isinstance(stages()[name], Train)
 
 
 def test_a_stage_is_in_every_table(tmp_path: Path) -> None:
