@@ -19,13 +19,12 @@ from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_of_prompt
-from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
-from sentdist.stages.devices import why_unusable
-from sentdist.stages.memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
+from sentdist.stages.fit import explained_if_full, whole_gpu, why_unusable
+from sentdist.stages.resolve import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +104,6 @@ class LoadedEncoder:
     @cached_property
     def _tokens_not_pooled(self) -> int:
         return self.encoder.tokens_not_pooled(self._tokens_of_prompt, name=self.use.checkpoint)
-
-    def leave_gpu(self) -> None:
-        """Move to the CPU and free the GPU for workers on this machine."""
-        self.encoder.to("cpu")
-        give_back_gpu_memory()
 
     @property
     def width(self) -> int:

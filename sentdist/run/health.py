@@ -117,7 +117,7 @@ def _torch_on_gpus() -> tuple[str, str, str]:
     """
     program = """
 import torch
-from sentdist.stages.devices import why_unusable
+from sentdist.stages.fit import why_unusable
 print(why := why_unusable() or "")
 if not why:
     from sentdist.kernels.flat_attention import has_flash, why_kernels_unavailable

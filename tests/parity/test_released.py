@@ -26,7 +26,7 @@ from sentdist.learning.encoder.pretrained import load_configuration
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import collate
 from sentdist.recipe.stage import Json
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.pooled import pooled, with_dense_layer
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, released_t5, tiny_encoder

@@ -21,7 +21,7 @@ from sentdist.recipe.recipe import load_recipe
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stages import Train
 from sentdist.report import encoder_card
-from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
 from tests.support.building import run_local
 from tests.support.planning import RECIPES

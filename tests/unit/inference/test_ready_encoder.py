@@ -22,7 +22,7 @@ from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, Checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.recipe.specs import EncoderUse
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5, tiny_encoder
 
 

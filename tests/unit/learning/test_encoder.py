@@ -24,7 +24,7 @@ from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import UnknownWords, collate
 from sentdist.learning.optimization import Learner, Optimization, parameter_groups
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, WIDTH, released_t5, tiny_encoder, word_tokenizer

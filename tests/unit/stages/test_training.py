@@ -22,8 +22,8 @@ from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
 from sentdist.recipe.stages import Train
-from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import build_here
+from sentdist.stages.train import Curve
 from sentdist.stages.train_setup import RankBatches, Ranks, load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
