@@ -14,14 +14,14 @@ from sentdist.errors import DataError, counted, typed
 from sentdist.inference.opening import data_root, open_store, store_root
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.unroll import Plan, check_takes_effect
-from sentdist.run.build_recipe import Outcome, outcomes
+from sentdist.run.backend import Outcome, outcomes
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
     from sentdist.recipe.stage import Json
     from sentdist.recipe.stages import Scores
     from sentdist.report.evaluated import Verdict
-    from sentdist.run.tuning import Trained
+    from sentdist.run.tune import Trained
     from sentdist.stages.planned import OwnRequest
     from sentdist.store.store import Artifact, ArtifactStore
 
@@ -88,7 +88,7 @@ def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> 
     place = store_root(store)
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
-    from sentdist.run.build_recipe import LocalBackend, build_recipe
+    from sentdist.run.backend import LocalBackend, build_recipe
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
@@ -177,8 +177,8 @@ def train(
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
     """Run the training of a request in this process and write its encoder."""
-    from sentdist.run.build_recipe import LocalBackend
-    from sentdist.run.tuning import Tuning
+    from sentdist.run.backend import LocalBackend
+    from sentdist.run.tune import Tuning
 
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         print_line(line)

@@ -11,6 +11,7 @@ from sentdist.data.mirror import address_of
 from sentdist.data.sources import has_source
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import Prompt, Prompts
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
@@ -99,7 +100,7 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
         return {}
     assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
     folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
-    known = Prompts.of(folder, replace(use, prompts=asked))
+    known = Prompts.of(Checkpoint.open(folder), replace(use, prompts=asked))
     of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
     return {role: of_role[role]() for role in roles}
 

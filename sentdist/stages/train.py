@@ -17,13 +17,12 @@ from torch import Tensor
 from sentdist.errors import StoreError, brief, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.encoder.write_folder import EncoderCard, language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
-from sentdist.learning.gather import of_first_rank
+from sentdist.learning.gather import mean_over_ranks, of_first_rank
 from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective, save_heads
 from sentdist.learning.optimization import EarlyStopping, Learner, Optimization, encoder_weights, head_weights
@@ -36,7 +35,7 @@ from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.text_stages import targets_of
-from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
+from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective
 from sentdist.store.searches import HISTORY_FILE
 from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.tasks.task import mean_of
@@ -292,9 +291,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            start = start_folder(self.stage, self.context)
-            prompts, _ = named_prompts(start)
-            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start), base_prompts=prompts))
+            start = encoder.checkpoint
+            card = training_card(self.stage, results, language=language_of(start.folder), base_prompts=start.prompts)
+            encoder.save(folder, card=card)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -367,7 +366,7 @@ class TrainSession:
                 "at": round(time.time(), 2),
             }
         )
-        _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
+        _, self.votes = mean_over_ranks(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
 
     def _is_best(self, found: DevScore) -> bool:
@@ -431,7 +430,7 @@ def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str
         language: From the card of its base; left out for user files, whose language is unknown.
         base_prompts: Prompts of its base, by name.
     """
-    terms = tuple(terms_of(stage.objective))
+    terms = list(terms_of(stage.objective))
     settings: dict[str, str | int | float | bool | None] = {
         **{
             f"{term.name if terms[1:] else 'objective'}.{name}": value

