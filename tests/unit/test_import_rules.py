@@ -36,9 +36,9 @@ BUDGETS: dict[str, int] = {
     "run": 6606,
     "services": 659,
     "stages": 2966,
-    "store": 2225,
+    "store": 2159,
     "tasks": 1755,
-    "top": 1496,
+    "top": 1490,
     "tracking": 1359,
 }
 
