@@ -24,8 +24,8 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 BUDGETS: dict[str, int] = {
     "api": 852,
     "cli": 1953,
-    "corpora": 1998,
-    "data": 4102,
+    "corpora": 1995,
+    "data": 4019,
     "evaluation": 2412,
     "inference": 1582,
     "kernels": 3085,
