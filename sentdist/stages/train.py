@@ -1,12 +1,12 @@
-"""Train on one rank: batches, steps, dev scores, early stopping, checkpoints, best weights."""
+"""Train on one rank: batches, steps, dev scores, early stopping, checkpoints, learning curve, best weights, model card."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -17,14 +17,13 @@ from torch import Tensor
 from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.encoder.write_folder import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
-from sentdist.learning.gather import of_first_rank
-from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.gather import mean_over_ranks, of_first_rank
+from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective, save_heads
 from sentdist.learning.optimization import EarlyStopping, Learner, Optimization, encoder_weights, head_weights
 from sentdist.learning.precision import apply_matmul_precision
@@ -33,12 +32,65 @@ from sentdist.objectives.objective_spec import LossInputs
 from sentdist.recipe import specs
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.text_stages import targets_of
-from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
+from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective
 from sentdist.store.searches import HISTORY_FILE
+
+
+@dataclass(kw_only=True)
+class Curve:
+    """Points every `log_every` steps (means over them), and total seconds of each part of a step."""
+
+    log_every: int
+    history: list[dict[str, Json]] = field(default_factory=list)
+    last_loss: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    num_sentences: int = 0
+    _recent: list[StepReport] = field(default_factory=list)
+
+    def add(self, report: StepReport) -> None:
+        self.last_loss = report.loss
+        self.num_sentences += report.num_sentences
+        for part in ("data", "forward", "loss", "backward", "optimizer", "waiting"):
+            self.seconds[part] = self.seconds.get(part, 0.0) + getattr(report.seconds, part)
+        self._recent.append(report)
+        if (report.step + 1) % self.log_every == 0 or report.step == 0:  # fixed places, so that a resumed curve has the same points
+            self._point()
+
+    def _point(self) -> None:
+        last = self._recent[-1]
+        took = sum(report.seconds.total for report in self._recent)
+        self.history.append(
+            {
+                "step": last.step + 1,
+                "loss": sum(report.loss for report in self._recent) / len(self._recent),
+                "grad_norm": last.grad_norm,
+                "lr": last.lr,
+                "sentences_per_s": round(sum(report.num_sentences for report in self._recent) / took, 1) if took else None,
+                "at": round(time.time(), 2),
+            }
+        )
+        self._recent.clear()
+
+    def since_last_point(self) -> str:
+        """Return the steps after the last point, as text for a checkpoint."""
+        return json.dumps([asdict(report) for report in self._recent])
+
+    def go_on(self, since_last_point: str) -> None:
+        """Restore the steps of `since_last_point` from a checkpoint."""
+        recent = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
+        self._recent[:] = recent
+
+    def summary(self) -> dict[str, Json]:
+        total = sum(self.seconds.values())
+        parts: dict[str, Json] = {f"seconds.{part}": round(seconds, 2) for part, seconds in self.seconds.items()}
+        return {"sentences_per_s": round(self.num_sentences / total, 1) if total else None, **parts}
+
+
+def history_lines(history: Sequence[dict[str, Json]]) -> str:
+    """Return the history as JSON lines."""
+    return "".join(json.dumps(point) + "\n" for point in history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +288,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            start = start_folder(self.stage, self.context)
-            prompts, _ = named_prompts(start)
-            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start), base_prompts=prompts))
+            has_own_files = any(source.own is not None for source in self.stage.corpus.sources)  # whose language is unknown
+            start = self.stage.encoder.checkpoint if self.stage.start is None else self.stage.start.label
+            encoder.save(folder, base_model=start, language=() if has_own_files else language_of(encoder.checkpoint.folder))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -311,7 +363,7 @@ class TrainSession:
                 "at": round(time.time(), 2),
             }
         )
-        _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
+        _, self.votes = mean_over_ranks(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
 
     def _is_best(self, found: DevScore) -> bool:

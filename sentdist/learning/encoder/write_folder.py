@@ -8,47 +8,21 @@ It is written by sentence-transformers 6.2, then converted to the layout that ol
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import torch
-from huggingface_hub import EvalResult, ModelCard
 from huggingface_hub.repocard import metadata_load
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 from yaml import YAMLError
 
 from sentdist.families import POOLINGS
-from sentdist.learning.encoder.declared import write_classic
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, INSTRUCTORS, OF_SENTENCES, Checkpoint, json_object
 from sentdist.learning.encoder.pooling import PoolingHead
-from sentdist.text import markdown_table, markdown_text
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformerModelCardData
-
-
-HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # in sentence-transformers' card of a model without a base
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderCard:
-    """The facts of a model card."""
-
-    base_model: str  # hub id or name of the model that training started from
-    base_revision: str | None = None
-    is_on_hub: bool = False  # the name is a hub id, which cards link to
-    data: tuple[str, ...] = ()  # names of the training tables
-    objective: str | None  # what was minimized; None: nothing, the weights are those of the base model
-    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)  # None: not set, not shown
-    scores: Mapping[str, float] = field(default_factory=dict)  # task -> value, e.g. Spearman × 100; the name includes the metric
-    language: tuple[str, ...] = ()  # from the base model's own card
-    license: str | None = None
-    prompts: str = ""  # a sentence on prompts; "": none
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
@@ -58,54 +32,6 @@ def language_of(folder: Path) -> tuple[str, ...]:
     except (OSError, ValueError, YAMLError):
         return ()
     return tuple(one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
-
-
-def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
-    """Fill sentence-transformers' card data without requests to the hub.
-
-    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make,
-    so the data are in our own table.
-    """
-    from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
-
-    data = SentenceTransformerModelCardData(
-        language=list(card.language), license=card.license, local_files_only=True, generate_widget_examples=False
-    )
-    if card.is_on_hub and card.objective is not None:  # the field becomes a link to the hub after "finetuned from"
-        data.base_model = card.base_model
-        data.base_model_revision = card.base_revision
-    return data
-
-
-def add_training_facts(folder: Path, card: EncoderCard) -> None:
-    """Add objective, hyper-parameters and scores to the README.md that sentence-transformers wrote into `folder`."""
-    readme = ModelCard.load(folder / "README.md")
-    objective = card.objective or "none: the weights are those of the base model"
-    base_model = card.base_model if card.base_revision is None else f"{card.base_model} at {card.base_revision}"
-    rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none"}
-    rows |= {"prompts": card.prompts} if card.prompts else {}
-    rows |= {name: str(value) for name, value in card.hyperparameters.items() if value is not None}
-    if card.objective is None:
-        readme.text = HOW_MADE.sub(r"\1.", readme.text)
-    sections = ["## How it was trained", _table(("setting", "value"), rows)]
-    if card.scores:
-        sections += ["## Scores", _table(("task", "score"), {name: f"{score:.2f}" for name, score in card.scores.items()})]
-        readme.data.model_name = f"sentdist {objective}"
-        readme.data.eval_results = [
-            EvalResult(
-                task_type="sentence-similarity", dataset_type="sentdist", dataset_name=task, metric_type="score", metric_value=float(score)
-            )
-            for task, score in card.scores.items()
-        ]
-    readme.text += "\n" + "\n\n".join(sections) + "\n"
-    readme.save(folder / "README.md")
-
-
-def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
-    return markdown_table(header, [(markdown_text(name), markdown_text(value)) for name, value in rows.items()], num_left=2)
-
-
-__all__ = ["EncoderCard", "write_folder"]
 
 
 def write_folder(
@@ -118,30 +44,31 @@ def write_folder(
     head: PoolingHead | None,
     max_length: int,
     normalize: bool,
-    card: EncoderCard,
+    base_model: str,
+    language: Sequence[str],
 ) -> None:
-    """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
+    """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and sentence-transformers' model card.
 
     pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
     """
-    from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
+    # seconds to import, and needed only when something is saved
+    from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
     from sentence_transformers.base.modules.transformer import Transformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     with TemporaryDirectory() as plain:
         _save_plain(Path(plain), model, pooler, tokenizer, all_layers=POOLINGS[pooling].layers is not None)
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
-    transformer.model.config._name_or_path = card.base_model
+    transformer.model.config._name_or_path = base_model
     saved = SentenceTransformer(
         modules=[transformer, *_pooling_modules(model, pooling, head), *([Normalize()] if normalize else [])],
         device="cpu",
         similarity_fn_name="cosine",
-        model_card_data=card_data(card),
+        model_card_data=SentenceTransformerModelCardData(language=list(language), local_files_only=True, generate_widget_examples=False),
     )
     with no_wrappers():
         saved.save_pretrained(str(path))
     write_classic(path, max_length)
-    add_training_facts(path, card)
 
 
 def _save_plain(
@@ -193,3 +120,60 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
         dense.linear.load_state_dict(head.dense.state_dict())
         modules.append(dense)
     return modules
+
+
+# Keys of modules that sentence-transformers write since version 6; version 5 fails on them.
+SINCE_VERSION_6 = (
+    "transformer_task", "modality_config", "processing_kwargs", "unpad_inputs", "module_input_name", "module_output_name",
+    "embedding_dimension", "pooling_mode",
+)  # fmt: skip
+POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "lasttoken": "pooling_mode_lasttoken"}
+
+
+def write_classic(folder: Path, max_length: int | None) -> None:
+    """Rewrite a sentence-transformers folder in the layout from before version 6, which version 6 and text-embeddings-inference read, too.
+
+    max_length: tokens of a sentence; None: as the folder declares.
+    """
+    found = Checkpoint.open(folder)
+    kinds = [
+        {**module, "type": f"sentence_transformers.models.{known.kind}"}
+        for module, known in zip(json.loads((folder / "modules.json").read_text()), found.modules, strict=True)
+    ]
+    _write(folder / "modules.json", kinds)
+    for module in found.modules[1:]:
+        config = dict(module.config)
+        if module.kind == "Pooling" and "pooling_mode" in config:
+            config |= {flag: config["pooling_mode"] == mode for mode, flag in POOLING_FLAGS.items()}
+        if "embedding_dimension" in config:
+            config["word_embedding_dimension"] = config["embedding_dimension"]
+        if config:
+            _write(module.folder / "config.json", _without_new_keys(config))
+    sentences, tokenizer = _without_new_keys(found.sentences), json_object(folder / "tokenizer_config.json")
+    if (length := max_length or found.most_tokens) is not None:
+        sentences["max_seq_length"] = tokenizer["model_max_length"] = length
+    if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 alone knows the name; the other one both versions
+        tokenizer = {"model_input_names": ["input_ids", "attention_mask"]} | tokenizer | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(tokenizer.get("extra_special_tokens"), list):  # also known to transformers 5 alone
+        tokenizer["additional_special_tokens"] = tokenizer.pop("extra_special_tokens")
+    _write(folder / OF_SENTENCES[0], {"do_lower_case": False} | sentences)
+    _write(folder / "tokenizer_config.json", tokenizer)
+
+
+def keep_prompts(folder: Path, copy: Path, *, name: str) -> None:
+    """Make sentence-transformers use and pool prompts with `copy` as with `folder`; name: the user's, on which behaviour may depend."""
+    of, copied = Checkpoint.open(folder), Checkpoint.open(copy)
+    if (copied.prompts, copied.default_prompt) != (of.prompts, of.default_prompt):
+        prompts = {"prompts": dict(of.prompts), "default_prompt_name": of.default_prompt}
+        _write(copy / CONFIG_OF_PROMPTS, json_object(copy / CONFIG_OF_PROMPTS) | prompts)
+    if name in INSTRUCTORS and copied.pooling == of.pooling:
+        for module in copied.modules_of("Pooling"):
+            _write(module.folder / "config.json", {**module.config, "include_prompt": False})
+
+
+def _without_new_keys(config: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in config.items() if name not in SINCE_VERSION_6}
+
+
+def _write(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False), encoding="utf-8")
