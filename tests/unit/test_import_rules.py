@@ -31,7 +31,7 @@ BUDGETS: dict[str, int] = {
     "kernels": 3085,
     "learning": 4582,
     "objectives": 2057,
-    "recipe": 3587,
+    "recipe": 3559,
     "report": 5038,
     "run": 6606,
     "services": 659,
