@@ -20,7 +20,7 @@ from sentdist.recipe.unroll import Plan, Trial
 from sentdist.run.build_stage import build_stage
 from sentdist.run.checkpoints import forget_finished
 from sentdist.run.client import BoardClient, printed_events
-from sentdist.run.cluster.connection import cause_of, connect_to_drive
+from sentdist.run.connection import cause_of, connect_to_drive
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.run.resources import (
     Capacity,

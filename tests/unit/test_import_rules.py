@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 4416,
     "report": 5061,
-    "run": 6620,
+    "run": 6554,
     "services": 659,
     "stages": 3099,
     "store": 2283,
