@@ -29,7 +29,7 @@ from sentdist.recipe.stages import Train
 from sentdist.run import local, search
 from sentdist.run.local import search_in_process
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_search
+from sentdist.stages.planned import planned_search
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.searches import SearchRecord, find_search
 from sentdist.store.store import ArtifactStore

@@ -202,7 +202,7 @@ def _planned(
     """The plan of a recipe, or its search. is_quiet: print notes on stderr."""
     from sentdist.recipe.recipe import Recipe
     from sentdist.recipe.unroll import Plan, check_takes_effect
-    from sentdist.stages.planning.planned import requested
+    from sentdist.stages.planned import requested
 
     loaded = Recipe.load(recipe, overrides)
     check_takes_effect(loaded, overrides)

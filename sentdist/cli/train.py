@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sentdist.api.recipes import TrainedEncoder
     from sentdist.recipe.stage import Json
     from sentdist.run.tune import Tuning
-    from sentdist.stages.planning.planned import OwnRequest
+    from sentdist.stages.planned import OwnRequest
 
 
 START_KEYS = "ENCODER?key=value&… with keys revision, pooling, max_length (tokens of a text, by default 128)"
@@ -75,7 +75,7 @@ def train(
     whether the encoder is better on them than the untouched one. `tune` also tries other settings.
     """
     from sentdist.api.recipes import trained_here
-    from sentdist.stages.planning.planned import own_request
+    from sentdist.stages.planned import own_request
 
     data, fields = data_root(None), corpus_fields(columns=columns, encoding=encoding)
     request = own_request(file, command="train", fields=fields, encoders=[parse_encoder(encoder)], data=data)
@@ -137,7 +137,7 @@ def tune(
     from sentdist.recipe.tune_recipe import hours_of, search_values
     from sentdist.run.backend import LocalBackend, RayBackend
     from sentdist.run.tune import Tuning
-    from sentdist.stages.planning.planned import own_request
+    from sentdist.stages.planned import own_request
 
     hours, encoders = hours_of(budget), [parse_encoder(one) for one in encoder or ["minilm-l6"]]
     data, fields = data_root(None), corpus_fields(columns=columns, encoding=encoding)

@@ -13,7 +13,7 @@ from sentdist.recipe.unroll import Plan
 from sentdist.run.local import build_locally, search_in_process
 from sentdist.run.progress import Show, SweepSummary
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planned import planned_recipe
 from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import confirmation, load_sweep, sweep_record
 from sentdist.text import PrintLine

@@ -169,7 +169,7 @@ class SentenceEmbedder:
         Raises:
             ArtifactLost: the encoder was changed since this worker began to read it.
         """
-        from sentdist.stages.memory import explain_full_gpu
+        from sentdist.stages.fit import explain_full_gpu
 
         _, sentences = part
         with explain_full_gpu(self._stage, self._context), inputs_watched(self._inputs):

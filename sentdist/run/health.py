@@ -104,14 +104,14 @@ def _torch_on_gpus() -> tuple[str, str]:
     """Ask a separate process, which sees all GPUs, hidden ones too, and compiles kernels; return "good" or "bad", and what it found."""
     program = """
 import torch
-from sentdist.stages.devices import why_unusable
+from sentdist.stages.fit import why_unusable
 if why := why_unusable():
     print("bad")
     print(f"torch cannot use them ({why})")
 else:
-    from sentdist.kernels.fused_attention import fused_kernel, why_kernels_unavailable
+    from sentdist.kernels.flat_attention import has_flash, why_kernels_unavailable
     slow = why_kernels_unavailable(torch.device("cuda"))
-    flash = fused_kernel(torch.device("cuda"), torch.bfloat16, 64) == "flash"
+    flash = has_flash(torch.device("cuda"), torch.bfloat16, 64)
     print("good")
     print("FlashAttention for bf16" if flash else "no FlashAttention for bf16", end="")
     print(f"; no kernels for short sentences ({slow})" if slow else "")

@@ -16,13 +16,13 @@ from sentdist.recipe.unroll import Plan
 from sentdist.run.events import StageEvent, progress_event
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions, left_out_here, old_gpu_here, on_this_machine
+from sentdist.stages.fit import check_precisions, left_out_here, old_gpu_here, on_this_machine
 from sentdist.stages.local import build_all, build_past_failures
 from sentdist.stages.rung_records import rung_score
 from sentdist.stages.text_stages import build_overlaps
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
-from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Run, Tracker
 
@@ -50,7 +50,7 @@ def build_locally(plan: Plan, context: Context, *, print_line: PrintLine, show: 
     if missing:
         context, devices = _with_devices((stage for stage in plan.stages if stage.key in missing), context)
         print_line(f"{plan.recipe.name}: {counted(len(missing), 'stage')} to build in this process, {devices}")
-    begin_sweep(context.store, sweep_record(plan), print_line)
+    save_sweep(context.store, sweep_record(plan))
     progress = progress_of(plan, missing)
 
     def failed(stage: Stage, error: SentdistError) -> None:

@@ -15,7 +15,7 @@ from sentdist.recipe.unroll import Plan
 from sentdist.recipe.wording import value_text
 from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
-from sentdist.stages.memory import size_of
+from sentdist.stages.fit import size_of
 from sentdist.store.garbage import ENCODED_PER_TRAINED
 from sentdist.store.store import ArtifactStore
 from sentdist.text import without_secrets

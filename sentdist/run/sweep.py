@@ -36,15 +36,15 @@ from sentdist.run.resources import (
 )
 from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions
-from sentdist.stages.memory import (
+from sentdist.stages.fit import (
     TOKENS_PER_SENTENCE,
+    check_precisions,
     gpu_bytes,
     size_of,
     worker_bytes,
 )
 from sentdist.store.searches import SearchRecord
-from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
@@ -70,7 +70,7 @@ def run_sweep(
     check_space(plan, context, to_build)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
-    begin_sweep(context.store, sweep, print_line)
+    save_sweep(context.store, sweep)
     tracker = tracker or Tracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}

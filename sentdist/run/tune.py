@@ -16,7 +16,7 @@ from sentdist.recipe.unroll import Plan, Trial
 from sentdist.run.backend import Backend, searched
 from sentdist.run.progress import Show, SweepProgress, SweepSummary
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
+from sentdist.stages.planned import OwnRequest, planned_recipe, planned_search
 from sentdist.store.searches import ALL_TRIED, SearchRecord
 from sentdist.tasks.task import SATURATED
 from sentdist.text import PrintLine

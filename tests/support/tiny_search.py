@@ -9,7 +9,7 @@ from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.suggestions import PlannedSearch, searched
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import Tracker

@@ -12,7 +12,7 @@ import pytest
 from sentdist.corpora.triples import HeldOutTriples
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.declared import ends_in_normalize
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
@@ -76,7 +76,7 @@ def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
         assert found.names == NAMES and found.vectors.shape == (4, 32) and found.pooling == "mean"
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     ends = {method: folder_of(train_of(finished, method), finished[1]) for method in ("rse", "merged", "rcl_on_rse")}
-    lengths = {method: ends_in_normalize(folder) for method, folder in ends.items()}
+    lengths = {method: Checkpoint.open(folder).is_normalized for method, folder in ends.items()}
     assert lengths == {"rse": False, "merged": True, "rcl_on_rse": False}, "a vector is added to what pooling gives, not to a length of 1"
     for method in ("merged", "rcl_on_rse"):
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))
@@ -108,7 +108,7 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
     ("changes", "said"),
     [
         ({"methods__rse__view": {"relations": {"weights": {"entailmemt": 1.0}}}}, 'Did you mean "entailment"?'),
-        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"),
+        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, '"entailment" is not one of (none)'),
         ({"methods__rse__view": {"relations": {"weights": {"entailment": 0.0}}}}, "no weight above 0"),
         ({"methods__rse__view": {"postprocess": "whiten", "relations": {"weights": {"twin": 1.0}}}}, "whole embeddings"),
         ({"corpus": {"source": "nli/triplets"}, "evaluation": {"tasks": ["stsb"]}}, "rows without relations"),
@@ -116,7 +116,7 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
         ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"),
         ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "without held-out pairs"),
-        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "expected the ranked pairs"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "expected 8 with seed 0"),
         ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
         ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"),
         ({"methods__rse__view": {"channels": [0, 8]}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "methods.rse.view: found some channels"),
