@@ -13,7 +13,7 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
 from sentdist.recipe.stage import Stage, topological
-from sentdist.run.cluster.connection import cause_of
+from sentdist.run.connection import cause_of
 from sentdist.run.events import EventLog, StageEvent
 from sentdist.run.losses import LOSSES, Losses, end_of
 from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show

@@ -17,9 +17,9 @@ from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayEr
 from sentdist.errors import ArtifactLost, ResourceError, SweepStopped, did_you_mean
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
+from sentdist.run.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.board import BoardActor
-from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
-from sentdist.run.cluster.connection import cause_of
+from sentdist.run.connection import cause_of
 from sentdist.run.events import StageEvent
 from sentdist.run.progress import Show, SweepProgress
 from sentdist.run.submissions import Body, Submission

@@ -19,7 +19,7 @@ from sentdist.evaluation.nearest import NearestDocuments
 from sentdist.inference.nearest import CorpusSearch, ReadTile, SameEncoder, SearchedFiles, Tile, TileReader
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Scores
-from sentdist.run.cluster.connection import connect, on_node, reason
+from sentdist.run.connection import cause_of, connect, reason
 from sentdist.run.resources import (
     Demand,
     capacity,
@@ -125,7 +125,7 @@ def over_workers(
                 answer: Answer = ray.get(ready)
             except RayTaskError as error:
                 ray.kill(one)
-                raise on_node(error) from None
+                raise cause_of(error) from None
             except RayError as error:
                 ray.kill(one)  # it may live on a node that is only out of reach
                 num_lost += 1

@@ -28,7 +28,7 @@ from sentdist.learning.freed_memory import allocator_environment, give_back_free
 from sentdist.learning.gather import GPU_BACKEND, held_group
 from sentdist.machine import collect_rarely, pass_over_libraries
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.cluster.connection import GONE, HostTakenAwayError, cause_of
+from sentdist.run.connection import GONE, HostTakenAwayError, cause_of
 from sentdist.run.losses import GroupLostError, may_be_a_lost_peer
 from sentdist.run.rank import build_over_ranks, train_rank, worker_body
 from sentdist.run.resources import Demand, ElasticWidth, stage_demand

@@ -16,7 +16,7 @@ from sentdist.files import memory_size
 from sentdist.machine import GPUS
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
-from sentdist.run.cluster.address import HEAD_RESOURCE
+from sentdist.run.address import HEAD_RESOURCE
 
 GPU_TYPE = "accelerator_type:"  # prefix of Ray's resource for nodes with GPUs of a type
 

@@ -31,7 +31,7 @@ from sentdist.run import group as member
 from sentdist.run import group as worker_group
 from sentdist.run.board import BoardActor
 from sentdist.run.build_stage import build_stage
-from sentdist.run.cluster.connection import GONE
+from sentdist.run.connection import GONE
 from sentdist.run.events import StageEvent
 from sentdist.run.losses import GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.run.resources import Demand, ElasticWidth
