@@ -17,8 +17,7 @@ from sentdist.run.cluster.connection import cause_of
 from sentdist.run.events import EventLog, StageEvent
 from sentdist.run.losses import LOSSES, Losses, end_of
 from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
-from sentdist.run.ray_private import free_resources
-from sentdist.run.resources import Demand, node_of, stage_demand
+from sentdist.run.resources import Demand, stage_demand
 from sentdist.run.submissions import (
     BackgroundTasks,
     Body,
@@ -29,20 +28,16 @@ from sentdist.run.submissions import (
     Work,
     stopped,
 )
-from sentdist.run.workers import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
+from sentdist.run.workers import CLOSES_WITHIN_S, Order, StartedGroup, WorkerGroups
 from sentdist.store.store import Artifact
-
-
-def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
-    """Start building a stage on the cluster with its demand; return the reference to its artifact."""
-    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **demand.options).remote(body, stage, submission, sink)
 
 
 def start_group(member: GroupMember) -> ray.ObjectRef:
     """Start a worker group with its demand; return the reference to its end."""
     demand = member.demand
     if demand.way == "task":
-        return _stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
+        stay = _stay_with_gpu if demand.num_gpus else _stay
+        return stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
     # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
     # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
     environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
@@ -58,20 +53,15 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
         ray.cancel(task, force=True)
 
 
-@ray.remote
-def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    collect_rarely()
-    return body(stage, submission, sink)
-
-
-# Ray reuses a free process for any stage and only changes its GPU; CUDA reads that once. So a process that stays with a GPU ends with
-# it. Set here because Ray reads it only where a function is declared.
-@ray.remote(max_calls=1)
-def _stay(member: GroupMember) -> None:
-    collect_rarely()
-    from sentdist.run.group import build_orders
+def _work(member: GroupMember) -> None:
+    from sentdist.run.orders import build_orders
 
     build_orders(member)
+
+
+_stay = ray.remote(_work)
+# Ray reuses a free process for any task and only changes its GPU; CUDA reads that once. So a process that stays with a GPU ends with it.
+_stay_with_gpu = ray.remote(max_calls=1)(_work)
 
 
 @ray.remote
@@ -95,11 +85,6 @@ def note_failed(submission: Submission, key: str, message: str) -> None:
 def note_stopped(submission: Submission) -> None:
     """Mark the tracking run of a submission whose processes died as stopped."""
     submission.tracker.finish_sweep("stopped")
-
-
-def has_room(demand: Demand) -> bool:
-    """Return True if one worker of a demand fits on free CPUs and GPUs; blocks for a few milliseconds."""
-    return any(demand.fits_on(node_of(free)) for free in free_resources().values())
 
 
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
@@ -126,8 +111,7 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
-        self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
+        self._groups = WorkerGroups(self._start_group)
         self._background = BackgroundTasks()
         self._events = EventLog()
 
@@ -162,8 +146,6 @@ class BoardActor:
 
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake the readers."""
-        if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
-            self._waiting.discard(event.key)
         if event.what in COUNTED:
             add(STAGES, kind=event.kind, what=event.what)
         show(IN_FLIGHT, len(self._work))
@@ -244,7 +226,8 @@ class BoardActor:
         losses = Losses(stage, submission.context.runtime.max_failures)
         while True:
             try:
-                return await self._attempt(stage, submission, demand)
+                work = self._work.get(stage.key)
+                return await self._groups.build(stage, submission, demand, distance=work.distance if work else 0)
             except LOSSES as loss:
                 try:
                     retry = losses.add(loss)
@@ -252,30 +235,6 @@ class BoardActor:
                     await self._note_failed(stage, submission, error)
                     raise
                 await self.post(retry)
-
-    async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
-        if demand.stays or await self._finds_group(demand):
-            with suppress(NoGroupError):
-                work = self._work.get(stage.key)
-                return await self._groups.build(stage, submission, demand, distance=work.distance if work else 0)
-        if not await asyncio.to_thread(has_room, demand):
-            await self._groups.make_room()
-        self._waiting.add(stage.key)
-        task = start(self._body, stage, submission, demand, self._sink())
-        try:
-            artifact: Artifact = await task
-        except asyncio.CancelledError:
-            await abort(task, demand)
-            raise
-        finally:
-            self._waiting.discard(stage.key)
-        return artifact
-
-    async def _finds_group(self, demand: Demand) -> bool:
-        """Whether a worker group builds a stage sooner than a new process."""
-        if not self._groups.can_build(demand):
-            return False
-        return self._groups.can_build(demand, now=True) or not await asyncio.to_thread(has_room, demand)
 
     def _start_group(self, name: str, demand: Demand) -> StartedGroup:
         task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
@@ -315,13 +274,13 @@ class BoardActor:
     def _start(self, stage: Stage, submission: Submission, built: Mapping[str, Artifact]) -> Work:
         inputs = [self._ref(needed, submission, built) for needed in stage.inputs]
         ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
-        return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
+        return Work(ref=ref, stage=stage)
 
     def _release(self, submission_ids: set[str]) -> list[Work]:
         """End what only these submissions need; a later request starts it again."""
         ended = self._work.release(submission_ids)
         for work in ended:
-            ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
+            ray.cancel(work.ref, recursive=False)  # `build` ends its process itself: once cancelled softly it would not end by force
         return ended
 
     async def _watch_work(self, work: Work) -> None:

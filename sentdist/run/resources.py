@@ -171,13 +171,9 @@ class Demand:
         return {f"{GPU_TYPE}{self.gpu_type}": 0.001} if self.gpu_type else None
 
     @property
-    def stays(self) -> bool:
-        """True if its workers stay for further stages (see `WorkerGroups`): a group, or a process with a GPU, bound to that GPU."""
+    def is_scarce(self) -> bool:
+        """True if there are at most `trainings_at_once` of it: worker groups, and processes with a GPU."""
         return self.way == "group" or self.num_gpus > 0
-
-    def fits_on(self, node: Node) -> bool:
-        """Return True if one of its workers fits on a node."""
-        return self.gpu_type in (None, *node.gpu_types) and node.num_workers(num_cpus=self.num_cpus, num_gpus=self.num_gpus) > 0
 
 
 def stage_demand(stage: Stage, runtime: Runtime) -> Demand:

@@ -26,7 +26,6 @@ class Work:
 
     ref: ray.ObjectRef
     stage: Stage
-    demand: Demand
     asked_by: set[str] = field(default_factory=set)
     distance: int = 0
 

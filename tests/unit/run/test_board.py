@@ -27,8 +27,8 @@ from sentdist.recipe.unroll import Plan
 from sentdist.run import board as actor
 from sentdist.run import build_stage as built
 from sentdist.run import client, rank, reserved
-from sentdist.run import group as member
 from sentdist.run import group as worker_group
+from sentdist.run import orders as member
 from sentdist.run.board import BoardActor
 from sentdist.run.build_stage import build_stage
 from sentdist.run.cluster.connection import GONE
@@ -100,12 +100,12 @@ def driven(tmp_path: Path) -> Driven:
 
         async def scene() -> tuple[object, list[StageEvent]]:
             board = BoardActor(mock.Mock(), 1.0)
-            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            board._groups.build = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
             try:
                 found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
             except Exception as error:
                 found = error
-            assert board._attempt.await_count == len(ends)
+            assert board._groups.build.await_count == len(ends)
             last = board._events.last_number
             return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
 
