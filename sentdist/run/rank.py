@@ -21,7 +21,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Rung, Tokens, Train
 from sentdist.run.banks.reader import bank_of
-from sentdist.run.checkpoints import RunningFolder, forget_running
+from sentdist.run.checkpoints import RunningFolder, forget_finished
 from sentdist.run.events import StageEvent, What, progress_event
 from sentdist.run.losses import LeaveNotice
 from sentdist.run.prometheus import SENTENCES, add
@@ -99,7 +99,7 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
     with explain_full_gpu(stage, submission.context):
         artifact = train_rank(stage, submission.context, sink, run)
     assert artifact is not None, "the first worker commits"
-    forget_running(submission.context.store, stage)
+    forget_finished(submission.context.store, {stage.key})
     return artifact
 
 

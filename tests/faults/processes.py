@@ -17,7 +17,7 @@ TITLES = {
     "worker": r"ray::worker-\d",
     "train worker": r"ray::RayTrainWorker\b",
     "train controller": r"ray::TrainController\b",
-    "pool worker": r"ray::SentenceEmbedder\b",
+    "pool worker": r"ray::PoolWorker\b",
     "bank owner": r"ray::EmbeddingBanks\b",
     "raylet": r"\S*/raylet/raylet ",
     "GCS": r"\S*/gcs/gcs_server ",
