@@ -1,11 +1,14 @@
-"""Build, on a resident worker or on each rank of a worker group, stage after stage as the board orders."""
+"""Build, on a resident worker or on each rank of a worker group, stage after stage as the board orders.
+
+Torch is imported where it is used: that takes seconds, and a corpus, for which all others wait, needs none.
+"""
 
 from __future__ import annotations
 
 import gc
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,20 +17,15 @@ import ray
 from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 
 from sentdist.errors import SentdistError
-from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_freed_memory, give_back_gpu_memory
-from sentdist.learning.gather import held_group
 from sentdist.machine import collect_rarely, pass_over_libraries
 from sentdist.recipe.stages import Bank, Rung, Targets, Train
 from sentdist.run.losses import may_be_a_lost_peer
-from sentdist.run.rank import build_over_ranks, train_rank, worker_body
-from sentdist.run.resources import stage_demand
+from sentdist.run.resources import Demand, stage_demand
 from sentdist.run.submissions import EventSink, GroupMember, Submission
 from sentdist.run.workers import Order
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.memory import explain_full_gpu
 from sentdist.stages.sharded import Sharded
-from sentdist.stages.train_setup import ranks_here
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import Run as TrackedRun
 
@@ -44,10 +42,20 @@ def build_orders(member: GroupMember) -> None:
         ActorUnavailableError: the board stays unreachable: the group is lost.
     """
     collect_rarely()
-    is_first = ranks_here().is_first
+    if member.demand.way == "task":
+        _build_all(member, is_first=True)
+        return
+    from sentdist.learning.gather import held_group
+    from sentdist.stages.train_setup import ranks_here
+
+    with held_group():
+        _build_all(member, is_first=ranks_here().is_first)
+
+
+def _build_all(member: GroupMember, *, is_first: bool) -> None:
     number, known_modules, met = 0, 0, None
     board = member.sink.board
-    with held_group(), bank_stays(), _until_the_board_is_gone():
+    with _bank_stays(member.demand), _until_the_board_is_gone():
         while (order := _next_order(board, member.name, number, met, is_first=is_first)) is not None:
             number = order.number
             sink = replace(member.sink, order=(member.name, number))
@@ -69,6 +77,9 @@ def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> 
 
 
 def _build_shards(stage: Sharded, context: Context) -> Artifact | None:
+    from sentdist.run.rank import build_over_ranks, worker_body
+    from sentdist.stages.train_setup import ranks_here
+
     return build_over_ranks(stage, context, ranks_here(), make_body=partial(worker_body, stage, context))
 
 
@@ -104,6 +115,9 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
     Raises:
         SentdistError: this worker alone met it, for example a full GPU or a changed input; the group is lost.
     """
+    from sentdist.run.rank import train_rank
+    from sentdist.stages.memory import explain_full_gpu
+
     stage, context = order.stage, order.submission.context
     with explain_full_gpu(stage, context), inputs_watched():
         try:
@@ -142,6 +156,14 @@ def _answer(question: Any, *args: object, within_s: float | None = None, **optio
         except ActorUnavailableError:
             time.sleep(PAUSE_S)
     return ray.get(question.remote(*args, **options), timeout=within_s)
+
+
+def _bank_stays(demand: Demand) -> AbstractContextManager[None]:
+    if not demand.num_gpus:
+        return nullcontext()
+    from sentdist.learning.device_bank import bank_stays
+
+    return bank_stays()
 
 
 def _let_go() -> None:

@@ -246,9 +246,10 @@ def _work(
     monkeypatch.setattr(member.ray, "get", answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
     monkeypatch.setattr(
-        member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
+        "sentdist.stages.train_setup.ranks_here",
+        lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said]),
     )
-    monkeypatch.setattr(member, "train_rank", body)
+    monkeypatch.setattr("sentdist.run.rank.train_rank", body)
     member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board
 

@@ -15,7 +15,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
-from sentdist.run import build_stage, orders, reserved
+from sentdist.run import build_stage, orders, rank, reserved
 from sentdist.run.reserved import use_reserved
 from sentdist.run.resources import Demand
 from sentdist.run.submissions import Submission
@@ -57,7 +57,7 @@ def _follow(stage: Any, context: Context) -> object:
 PLACES = {
     "a training in this process": Place("train", (rungs, "train_here"), local.build_here, "micro_batch"),
     "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
-    "another worker of a group": Place("train", (orders, "train_rank"), _follow, "micro_batch"),
+    "another worker of a group": Place("train", (rank, "train_rank"), _follow, "micro_batch"),
 }
 
 
