@@ -313,7 +313,7 @@ def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore, *, card: str
     Raises:
         EncoderError: no such checkpoint. DataError: the folder exists. StoreError: the store cannot be read.
     """
-    from sentdist.inference.export_formats import export_sentence_transformers
+    from sentdist.inference.export import export_sentence_transformers
 
     trained = _training_of(use.checkpoint, store) if use.pooling is None and card is None else None
     card = card if trained is None else _card_if_known(trained, store, name=to.name)

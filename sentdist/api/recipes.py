@@ -205,8 +205,8 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
     from sentdist.api.encoders import card_of
     from sentdist.recipe.specs import EncoderSpec
     from sentdist.recipe.stages import Train
-    from sentdist.recipe.task_names import own_test_names
     from sentdist.report.evaluated import compared_measures, scored, verdict
+    from sentdist.tasks.names import own_test_names
 
     opened, asked = open_store(store), request.asked
     artifacts = [

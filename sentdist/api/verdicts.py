@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from sentdist.api.encoders import AnyEncoder, Place, use_of
@@ -17,7 +15,6 @@ from sentdist.recipe.specs import AskedPrompts
 from sentdist.run.build_recipe import numbers
 
 if TYPE_CHECKING:
-    from sentdist.inference.mteb_items import Predictions
     from sentdist.inference.planned_scores import PlannedScores
     from sentdist.recipe.specs import EncoderUse
     from sentdist.report.evaluated import Compared
@@ -73,8 +70,8 @@ def compare(
     """Test whether two encoders differ, the first minus the second, on other items of these tasks, as reports do.
 
     Args:
-        encoder, other: as in `evaluate`, such as `minilm-l6?prompt=…`; or two folders of predictions saved by mteb.
-        tasks: as in `evaluate`; None: "sts". With folders, tasks by mteb's names or MODULE:CLASS; None: all common ones.
+        encoder, other: as in `evaluate`, such as `minilm-l6?prompt=…`.
+        tasks: as in `evaluate`; None: "sts".
         store, data: as in `plan`.
 
     Returns:
@@ -83,13 +80,10 @@ def compare(
         task; and `notes` on what was not compared.
 
     Raises:
-        DataError: the same encoder twice, no common task, or one folder of predictions beside an encoder. Others as `evaluate`.
+        DataError: the same encoder twice. Others as `evaluate`.
     """
-    names = () if tasks is None else names_of(tasks)
-    if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
-        return compare_predictions((str(encoder), str(other)), kept, names)
     uses = [use_of(one, store) for one in (encoder, other)]
-    planned = planned_pair(uses, names or ("sts",), open_store(store), data_root(data))
+    planned = planned_pair(uses, names_of(tasks or "sts"), open_store(store), data_root(data))
     return compare_scores((planned[0].checkpoint, planned[1].checkpoint), planned, [one.made() for one in planned])
 
 
@@ -145,35 +139,6 @@ def compare_scores(names: tuple[str, str], planned: tuple[PlannedScores, Planned
         scored(one.record.results, plan.context.store.folder(one), measures) for plan, one in zip(planned, artifacts, strict=True)
     )
     return compare_evaluated(_labels(*names), (ours, theirs), measures)
-
-
-def compare_predictions(names: tuple[str, str], kept: tuple[Predictions | None, Predictions | None], tasks: Sequence[str]) -> Compared:
-    """Compare two encoders by predictions saved by mteb, on these of its tasks or on all common ones; raises as `compare`."""
-    first, second = kept
-    if first is None or second is None:
-        raise DataError(
-            where="compare", found="predictions of mteb beside an encoder", expected="two folders of predictions, or two encoders",
-            remedy="`sentdist evaluate ENCODER --mteb TASK --out DIR` writes DIR/predictions.",
-        )  # fmt: skip
-    if first.folder.resolve() == second.folder.resolve():
-        raise _twice(names[0])
-
-    from sentdist.inference.mteb_items import predicted_scores
-    from sentdist.report.evaluated import compare_evaluated
-
-    with TemporaryDirectory() as place:
-        scores = predicted_scores((first, second), list(tasks) or None, Path(place))
-        found = compare_evaluated(_labels(*names), scores.both, scores.measures)
-    return replace(found, notes=(*scores.notes, *found.notes))
-
-
-def predictions_in(given: AnyEncoder) -> Predictions | None:
-    """Return the predictions saved by mteb in a folder, or None."""
-    if not isinstance(given, str | Path) or not Path(given).expanduser().is_dir():
-        return None
-    from sentdist.inference.mteb_items import Predictions
-
-    return Predictions.of(str(Path(given).expanduser()))
 
 
 def _labels(ours: str, theirs: str) -> tuple[str, str]:

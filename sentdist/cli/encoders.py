@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.recipe.sections import Runtime
     from sentdist.recipe.specs import EncoderUse
-    from sentdist.recipe.stage import Json
 
 
 def encode(
@@ -238,7 +237,7 @@ def _all_sentences(file: str) -> list[str]:
     return [sentence for batch in texts.batches(1000) for sentence in batch[texts.columns[0]]]
 
 
-def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: str) -> None:
+def _print_hits(queries: list[str], found: list[list[dict[str, Any]]], output: str) -> None:
     if output == "json":
         print_json([{"query": query, "hits": hits} for query, hits in zip(queries, found, strict=True)])
         return
@@ -246,13 +245,13 @@ def _print_hits(queries: list[str], found: list[list[dict[str, Json]]], output: 
 
     console = open_console()
     for query, hits in zip(queries, found, strict=True):
-        others: dict[str, Json] = hits[0].get("columns", {})  # type: ignore[assignment]
+        others = hits[0].get("columns", {})
         texts = [name for name in ("text",) if name in hits[0]]
         table = empty_table(None, "rank", "score", "row")
         for name in (*texts, *others):
             table.add_column(Text(name), overflow="fold")
         for hit in hits:
-            cells = [*(hit[name] for name in texts), *(hit["columns"][name] for name in others)]  # type: ignore[index,call-overload]
+            cells = [*(hit[name] for name in texts), *(hit["columns"][name] for name in others)]
             table.add_row(str(hit["rank"]), f"{hit['score']:.6f}", str(hit["row"]), *(Text(str(cell)) for cell in cells))
         console.print(Text(query, style="bold"), soft_wrap=True)
         console.print(table)
@@ -303,7 +302,7 @@ def export(
         length = "; its embeddings have length 1" if ends_in_normalize(out) else ""
         typer.echo(f'{out}: load it with SentenceTransformer("{out}"){length}')
         return
-    from sentdist.inference.export_formats import export_graph
+    from sentdist.inference.export import export_graph
 
     difference = export_graph(as_trained(use, open_store(store)), out)
     typer.echo(

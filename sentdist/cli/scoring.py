@@ -99,7 +99,7 @@ def _score_by_mteb(use: EncoderUse, tasks: list[str], out: Path | None, *, is_js
     for score in scores:
         table.add_row(score.task, two_decimals(score.score))
     open_console().print(table)
-    typer.echo(f"Results in mteb's format: {out}/results; predictions, for `sentdist compare`: {out}/predictions")
+    typer.echo(f"Results in mteb's format: {out}/results")
 
 
 def compare(
@@ -110,19 +110,12 @@ def compare(
     store: StoreRoot = None,
     data: DataRoot = None,
 ) -> None:
-    """Test whether two encoders differ, as reports do.
+    """Test whether two encoders differ, as reports do."""
+    from sentdist.api.verdicts import compare_scores, names_of, planned_pair
 
-    Or compare two folders of predictions by mteb (`evaluate --mteb TASK --out DIR` writes DIR/predictions), on --tasks by mteb's names.
-    """
-    from sentdist.api.verdicts import compare_predictions, compare_scores, names_of, planned_pair, predictions_in
-
-    is_json, names = output == "json", names_of(task_names or ())
-    if (kept := (predictions_in(encoder), predictions_in(other))) != (None, None):
-        found = compare_predictions((encoder, other), kept, names)
-        _print_compared(f"{encoder} − {other}, by mteb's predictions", (encoder, other), found, is_json=is_json)
-        return
+    is_json = output == "json"
     uses = (encoder_use(encoder, store), encoder_use(other, store))
-    first, second = planned = planned_pair(uses, names or ("sts",), open_store(store), data)
+    first, second = planned = planned_pair(uses, names_of(task_names or "sts"), open_store(store), data)
     prompts = (prompt.line for prompt in (*first.prompts, *second.prompts))
     print_notes(*first.notes, *second.notes, *prompts, err=is_json)
     found = compare_scores((encoder, other), planned, [_scored(one, is_quiet=is_json) for one in planned])

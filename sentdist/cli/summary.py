@@ -142,10 +142,6 @@ def print_choice(found: FinishedSearch) -> None:
             typer.echo(without_finalist(method, planned, record))
 
 
-MOST_SEARCHED = 1000  # texts that are embedded twice for an example of hits: seconds on a laptop's CPU
-NUM_HITS = 3
-
-
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
     """Print the scores of a finished plan, and the choice of a search."""
     from sentdist.report.leaks import sweep_leaks
@@ -166,7 +162,6 @@ def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
 def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
     """Print next steps and an example of the gain; exit with code 1 if anything failed."""
     print_next(done[0].name, context.store)
-    print_hits(done[0].name, context)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
@@ -174,8 +169,7 @@ def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
 def print_next(name: str, store: ArtifactStore) -> None:
     """Print the choice on dev, its encoder, warnings (no gain, no test) and the next commands."""
     from sentdist.report.page_head import no_gain, no_tests
-    from sentdist.store.chosen import cells_by_dev
-    from sentdist.store.sweep import load_sweep
+    from sentdist.store.sweep import cells_by_dev, load_sweep
 
     sweep = load_sweep(store, name)
     records = sweep.records(store)
@@ -200,35 +194,6 @@ def print_next(name: str, store: ArtifactStore) -> None:
         ]
     where = "" if open_store(None).shown == store.shown else f" --store {shlex.quote(store.shown)}"
     print_notes("Next:" if commands else "", *(f"  {command}{where}" for command in commands), err=False)
-
-
-def print_hits(name: str, context: Context) -> None:
-    """Print the texts nearest to one test query before and after training, if the gain is significant and the collection is small.
-
-    It is the first query whose nearest text is relevant after training and was not before: an example, no evidence.
-    """
-    from sentdist.recipe.stages import Scores
-    from sentdist.report.page_head import gain_over_untouched
-    from sentdist.store.record import restored
-    from sentdist.store.sweep import load_sweep
-
-    sweep = load_sweep(context.store, name)
-    gain = gain_over_untouched(sweep, context.store)
-    if gain is None or not gain.is_shown:
-        return
-
-    from sentdist.stages.scores.embed_sentences import shown_hits
-
-    trials = {gain.untouched.cell: gain.untouched, gain.chosen.label: gain.chosen.best}
-    records = sweep.records(context.store)
-    stages = {label: stage for label, trial in trials.items() if isinstance(stage := restored(trial.key, records), Scores)}
-    hits = shown_hits(stages, context, num_hits=NUM_HITS, most_documents=MOST_SEARCHED)
-    if hits is not None:
-        typer.echo(f"An example of {hits.task}, nearest first, * marks relevant texts: {hits.query}")
-        for label, found in hits.found.items():
-            typer.echo(f"  {label}")
-            for text, is_relevant in found:
-                typer.echo(f"    {'*' if is_relevant else ' '} {text}")
 
 
 def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
-from sentdist.data.sampler import shuffled
+from sentdist.data.sampler import drawn_rows
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 from sentdist.files import drop_remedy, reading
@@ -222,7 +222,7 @@ def build_corpus(
     del digests_RC2
     values_VR = [rows[name].combine_chunks().to_numpy(zero_copy_only=False).astype(VALUES[name]) for name in values]
     distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)))
-    kept_R = _limited(distinct_R, limit, seed)
+    kept_R = distinct_R[drawn_rows(len(distinct_R), limit, seed=seed)]
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
     del identity_RC
     ids_CR = _reversed_too(ids_RC.T) if add_reversed else ids_RC.T
@@ -291,13 +291,6 @@ def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.nda
     """(R, C + V): the values of a row beside the numbers of its strings."""
     numbers = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in values_VR]
     return np.column_stack([identity_RC, *numbers]) if numbers else identity_RC
-
-
-def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
-    """Return at most `limit` of the row numbers, in their order."""
-    if limit is None or limit >= len(distinct_R):
-        return distinct_R
-    return np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
 
 
 def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None, where: str) -> None:

@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 from urllib.parse import quote
 
 import numpy as np
@@ -24,6 +24,7 @@ DTYPES = ("float32", "float16")
 SUFFIXES = (".npy", ".parquet")
 EXPECTED = "a .npy file with one (sentences, width) array of floats"
 MAKE = "Make it: sentdist encode ENCODER CORPUS --out FILE.npy"
+AGAIN = "Name the encoder that made them, in the same way, or encode the corpus again."
 TEXTS = "texts_blake2b"  # key of the facts: `TextsDigest` of the sentences
 PROMPT = "prompt"  # key of the facts: the prompt before each sentence; "": none
 FACTS = "sentdist"  # metadata key in Parquet; suffix of the file beside a .npy
@@ -44,14 +45,10 @@ class TextsDigest:
         return self._hash.hexdigest()
 
 
-class EmbeddingWriter(Protocol):
-    """Writes embeddings in the order of their sentences."""
-
-    def write(self, embeddings_SD: np.ndarray, ids: list[str] | None) -> None: ...
-
-
 @contextmanager
-def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool) -> Iterator[EmbeddingWriter]:
+def embedding_writer(
+    path: Path, *, width: int, dtype: str, facts: dict[str, Json], with_ids: bool
+) -> Iterator[_NpyWriter | _ParquetWriter]:
     """Write OUT.npy, an (S, D) array, or OUT.parquet with the column `embedding` and optionally `id`.
 
     Writes are atomic, see `whole_file`. The facts go into OUT.npy.json, which includes those added while writing, or into the Parquet file.
@@ -61,12 +58,11 @@ def embedding_writer(path: Path, *, width: int, dtype: str, facts: dict[str, Jso
     """
     with whole_file(path, synced=True) as part:
         with part.open("wb") as file:
-            writer: _NpyWriter | _ParquetWriter
-            if path.suffix == ".npy":
-                writer = _NpyWriter(file, width, np.dtype(dtype))
-            else:
-                writer = _ParquetWriter(file, width, np.dtype(dtype), facts, with_ids=with_ids)
-            with closing(writer):
+            as_npy = path.suffix == ".npy"
+            kind = np.dtype(dtype)
+            with closing(
+                _NpyWriter(file, width, kind) if as_npy else _ParquetWriter(file, width, kind, facts, with_ids=with_ids)
+            ) as writer:
                 yield writer
         _facts_file(path).unlink(missing_ok=True)  # else old facts may lie beside new embeddings
     if path.suffix == ".npy":
@@ -95,35 +91,23 @@ def check_made_by(path: Path, embeddings_SD: np.ndarray, *, width: int, facts: d
     normalization may differ: cosines are equal up to rounding.
     """
     if embeddings_SD.shape[1] != width:
-        raise DataError(
-            where=str(path), found=f"embeddings of width {embeddings_SD.shape[1]}", expected=f"width {width}, as the encoder gives",
-            remedy="Name the encoder that made them, or encode the corpus again.",
-        )  # fmt: skip
+        found, expected = f"embeddings of width {embeddings_SD.shape[1]}", f"width {width}, as the encoder gives"
+        raise DataError(where=str(path), found=found, expected=expected, remedy=AGAIN)
     made_with = facts_of(path)
     for name in ("encoder", "tokenizer_and_modules", "pooling", "max_length"):
         if name in made_with and made_with[name] != facts[name]:
             raise DataError(
                 where=str(path), found=f"embeddings made with {name} {one_line(str(made_with[name]), LONGEST_VALUE)}",
                 expected=f"{name} {facts[name]}, as for the queries",
-                remedy="Use the same encoder in the same way, or encode the corpus again.",
+                remedy=AGAIN,
             )  # fmt: skip
     made, asked = (str(of.get(PROMPT, "")) for of in (made_with, facts))
     if made != asked:
-        found, use = f"embeddings made with {_prompt(made)}", "Use them as they are"
-        if PROMPT not in made_with:
-            record = f"whose record {path.name}.json names no prompt" if made_with else f"without a record {path.name}.json of their prompt"
-            found, use = f"embeddings {record}, which counts as none", f"{use}, with any prompt"
         raise DataError(
-            where=str(path),
-            found=found,
-            expected=f"{_prompt(asked)} before documents",
-            remedy=f"{use}: sentdist search {shlex.quote(f'ENCODER?document_prompt={quote(made)}')}; or encode the corpus again: "
-            f"sentdist encode {shlex.quote(f'ENCODER?prompt={quote(asked)}')}",
-        )
-
-
-def _prompt(text: str) -> str:
-    return f"the prompt {brief(text)}" if text else "no prompt"
+            where=str(path), found=f"embeddings made with prompt {brief(made)}", expected=f"prompt {brief(asked)} before documents",
+            remedy=f"Name the encoder {shlex.quote(f'ENCODER?document_prompt={quote(made)}')}, or encode the corpus again with "
+            f"{shlex.quote(f'ENCODER?prompt={quote(asked)}')}.",
+        )  # fmt: skip
 
 
 def facts_of(path: Path) -> dict[str, object]:

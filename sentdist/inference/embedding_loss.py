@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sentdist.errors import DataError, RecipeError, typed
+from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import rank_and_world_size
 from sentdist.objectives.objective_spec import Labels, LossInputs, needs_more
@@ -62,9 +62,6 @@ class EmbeddingLoss(nn.Module):
         Raises:
             DataError: tensors of other shapes. RecipeError: columns, labels or relations that the objective lacks or cannot use.
         """
-        named = {"labels": labels, "relations": relations}
-        _check_tensors({f"column {number}": column for number, column in enumerate(columns)}, where=self._where)
-        _check_tensors({name: value for name, value in named.items() if value is not None}, where=self._where)
         shapes = [tuple(column.shape) for column in columns]
         if len(set(shapes)) != 1 or len(shapes[0]) != 2 or not 1 <= num_positives < len(columns):
             raise DataError(
@@ -72,16 +69,21 @@ class EmbeddingLoss(nn.Module):
                 expected="anchors, positives and perhaps hard negatives, each (B, D)",
                 remedy="Give one tensor a column, other values by name: labels=…, relations=….",
             )  # fmt: skip
-        _check_labels_and_relations(labels, relations, num_rows=len(columns[0]), num_relations=len(self._relations), where=self._where)
+        for name, given in {"labels": labels, "relations": relations}.items():
+            if given is not None and given.shape != shapes[0][:1]:  # torch would broadcast other shapes
+                raise DataError(
+                    where=f"{self._where}: {name}", found=f"a tensor of shape {tuple(given.shape)}", expected=f"{shapes[0][:1]}",
+                    remedy=f"Give {name}.flatten(), or the {name} of these rows.",
+                )  # fmt: skip
         if not uses_hard_negatives(self._objective):
             columns = columns[: 1 + num_positives]
-        given = GivenRows(
+        rows = GivenRows(
             num_columns=len(columns),
             num_positives=num_positives,
             labels=None if labels is None else self._labels or Labels(top=float(labels.max()), spacing=None),
             relation_names=() if relations is None else self._relations,
         )
-        check_fit(self._objective, given, where=self._where)
+        check_fit(self._objective, rows, where=self._where)
         if self._labels is not None and labels is not None:
             _check_labels(labels, self._labels, where=self._where)
         rows_NCBD = _augmented(augmented, columns[: 1 + num_positives], wanted=uses_bank(self._objective), where=self._where)
@@ -112,54 +114,14 @@ class GivenRows:
     label: str = "these embeddings"
 
 
-def _check_tensors(given: Mapping[str, object], *, where: str) -> None:
-    """Raise DataError for the first value that is no tensor."""
-    for name, value in given.items():
-        if not isinstance(value, Tensor):
-            remedy = "Give torch tensors: torch.as_tensor(…)."
-            raise DataError(where=f"{where}: {name}", found=typed(value), expected="a tensor", remedy=remedy)
-
-
-def _check_labels_and_relations(
-    labels_B: Tensor | None, relations_B: Tensor | None, *, num_rows: int, num_relations: int, where: str
-) -> None:
-    """Raise DataError unless there is one finite label and one valid relation a row: torch would broadcast other shapes."""
-    for name, given in {"labels": labels_B, "relations": relations_B}.items():
-        if given is not None and given.shape != (num_rows,):
-            raise DataError(
-                where=f"{where}: {name}", found=f"a tensor of shape {tuple(given.shape)}", expected=f"({num_rows},), one number a row",
-                remedy=f"Give {name}.flatten(), or the {name} of these rows.",
-            )  # fmt: skip
-    if labels_B is not None and not torch.isfinite(labels_B).all():
-        row = int(torch.isfinite(labels_B).to(torch.int8).argmin())
-        raise DataError(
-            where=f"{where}: labels", found=f"label {labels_B[row]:g} in row {row}", expected="finite numbers",
-            remedy="Leave these rows out.",
-        )  # fmt: skip
-    if relations_B is None or not num_relations:
-        return
-    is_whole = not relations_B.is_floating_point() and relations_B.dtype != torch.bool
-    wrong_B = (relations_B < 0) | (relations_B >= num_relations) if is_whole and relations_B.device.type == "cpu" else torch.zeros(1)
-    if not is_whole or wrong_B.any():
-        row = int(wrong_B.to(torch.int8).argmax())
-        raise DataError(
-            where=f"{where}: relations", found=f"{relations_B[row]} in row {row}" if is_whole else str(relations_B.dtype),
-            expected=f"whole numbers from 0 to {num_relations - 1}", remedy="Give the index of each relation's name in `relations`.",
-        )  # fmt: skip
-
-
 def _augmented(augmented: Sequence[Tensor] | None, columns: Sequence[Tensor], *, wanted: bool, where: str) -> Tensor | None:
     """(N, C, B, D) embeddings by N frozen encoders, as in a batch."""
     if not wanted and augmented is None:
         return None
-    shapes = [tuple(side.shape) for side in (() if augmented is None else augmented)]
-    fits = len(shapes) == len(columns) and all(
-        len(shape) == 3 and shape[0] == shapes[0][0] and shape[1:] == columns[0].shape for shape in shapes
-    )
-    if augmented is None or not wanted or not fits:
+    shapes = [tuple(side.shape) for side in augmented or ()]
+    if augmented is None or not wanted or len(shapes) != len(columns) or {shape[1:] for shape in shapes} != {columns[0].shape}:
         raise DataError(
-            where=f"{where}: augmented", found="nothing" if augmented is None else f"tensors of shapes {shapes}",
-            expected=f"{len(columns)} tensors of shape (N, {', '.join(map(str, columns[0].shape))})" if wanted else "nothing",
+            where=f"{where}: augmented", found=f"tensors of shapes {shapes}", expected="(N, B, D) of each column" if wanted else "nothing",
             remedy="Give the embeddings by N frozen encoders of the anchors and of each positive." if wanted else "Leave it out.",
         )  # fmt: skip
     return torch.stack([side.detach() for side in augmented], dim=1)
@@ -175,10 +137,8 @@ def _check_labels(labels_B: Tensor, known: Labels, *, where: str) -> None:
     if not fits_B.all():
         row = int(fits_B.logical_not().nonzero()[0, 0])
         steps = "" if known.spacing is None else f" in steps of {known.spacing:g}"
-        raise DataError(
-            where=f"{where}: labels", found=f"label {values_B[row]:g} in row {row} ({int((~fits_B).sum())} such rows)",
-            expected=f"labels from 0 to {known.top:g}{steps}", remedy="Round or map the labels, or correct label_range and spacing.",
-        )  # fmt: skip
+        found, expected = f"label {values_B[row]:g} in row {row}", f"labels from 0 to {known.top:g}{steps}"
+        raise DataError(where=f"{where}: labels", found=found, expected=expected, remedy="Round them, or correct label_range and spacing.")
 
 
 def _labels_of(objective: AnyObjective, where: str) -> Labels | None:

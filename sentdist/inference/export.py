@@ -1,4 +1,4 @@
-"""Export encoders: upload to the Hugging Face Hub, write output folders atomically, average weights."""
+"""Export encoders: folders for sentence-transformers, ONNX graphs, uploads to the Hugging Face Hub; average weights."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError, EncoderError, hub_trouble
+from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
+from sentdist.learning.encoder.find_checkpoint import find_checkpoint
+from sentdist.recipe.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
 
-# huggingface_hub takes half a second to import: it is imported inside functions.
+# Imported inside functions: huggingface_hub, which takes half a second, and torch, before which mistakes are reported.
 
 
 def send_folder(folder: Path, name: str) -> str:
@@ -93,3 +96,51 @@ def average_encoders(folders: Sequence[Path], to: Path) -> None:
                 for name, first in each[0].items()
             }
             save_file(mean, file, metadata={"format": "pt"})
+
+
+def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None = None) -> None:
+    """Write a folder for `SentenceTransformer(to)`, with a model card and the encoder's relations, if any.
+
+    A folder of that kind is copied, in a layout that old versions read, too. A plain checkpoint, or one used with another pooling, gets
+    that pooling and keeps its prompts. With a Normalize module, sentence-transformers returns our embeddings scaled to length 1. A length
+    in `use` becomes the folder's.
+
+    Args:
+        use: the encoder.
+        to: a new folder.
+        card: text of its README.md; None: the folder's card, or for a plain checkpoint a new one.
+
+    Raises:
+        EncoderError: no such checkpoint. DataError: the folder exists.
+    """
+    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.learning.encoder.write_folder import EncoderCard, language_of
+
+    folder = find_checkpoint(use.checkpoint, revision=use.revision)
+    with whole_folder(to) as part:
+        if (folder / "modules.json").is_file() and use.pooling in (None, declared_pooling(folder)):
+            shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
+        else:
+            encoder = LoadedEncoder.load(use).encoder
+            name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # no local paths in a card
+            of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
+            encoder.to("cpu").save(part, card=of_base)
+        keep_prompts(folder, part, checkpoint=use.checkpoint)
+        write_classic(part, use.max_length)
+        if card is not None:
+            (part / "README.md").write_text(card, encoding="utf-8")
+
+
+def export_graph(use: EncoderUse, to: Path) -> float:
+    """Write a folder with model.onnx and the tokenizer; return the largest relative difference of its embeddings, see `export_onnx`.
+
+    Raises:
+        EncoderError: as `export_onnx`. DataError: the folder exists.
+    """
+    from sentdist.inference.ready_encoder import LoadedEncoder
+    from sentdist.learning.encoder.onnx import export_onnx
+
+    with whole_folder(to) as part:
+        loaded = LoadedEncoder.load(use)
+        loaded.encoder.max_length = loaded.max_length
+        return export_onnx(part, loaded.encoder.to("cpu"), checkpoint=loaded.folder)

@@ -20,7 +20,8 @@ from sentdist.evaluation.retrieval import average_precision, ndcg, recall, recip
 from sentdist.evaluation.sts import mean_of_all, score_paraphrases, score_similarities
 from sentdist.files import read_json, read_parquet
 from sentdist.inference.mteb_tasks import abstask, loading_data, mteb_tasks
-from sentdist.recipe.task_kinds import TASK_KINDS, Measure
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import Measure
 
 Linked = tuple[tuple[str, str], ...]
 _RANKED = re.compile(r"(?P<name>ndcg|map|mrr|recall|precision|hit_rate)_at_(?P<k>\d+)")
@@ -71,7 +72,7 @@ def _sts(task: Any, rows: Any, found: Mapping[str, list[float]]) -> Iterator[Sco
     word = task.metadata.main_score.partition("_")[0]
     # for STS, mteb saves negated distances
     similarities = _same_rows(found.get(_SIMILARITIES.get(word, ("similarity_scores", 1))[0]) or found["cosine_scores"], len(first))
-    score = score_similarities(similarities, rows["score"], ["all"] * len(first), where=task.metadata.name)
+    score = score_similarities(similarities, rows["score"], ["all"] * len(first))
     pairs = list(zip(first, second, strict=True))
     yield ScoredPart(score=score.spearman, items=pa.table({**score.items()}), texts=pairs, linked=[(pair,) for pair in pairs])
 
@@ -85,9 +86,7 @@ def _pairs(task: Any, rows: Any, found: Mapping[str, list[float]]) -> Iterator[S
     first, second, labels = ((values[0] if len(values) == 1 and isinstance(values[0], list) else values) for values in columns.values())
     word = task.metadata.main_score.partition("_")[0]
     name, sign = _SIMILARITIES.get(word, ("similarity_scores", 1))
-    score = score_paraphrases(
-        sign * np.asarray(_same_rows(found[name], len(labels))), [int(label) for label in labels], where=task.metadata.name
-    )
+    score = score_paraphrases(sign * np.asarray(_same_rows(found[name], len(labels))), [int(label) for label in labels])
     pairs = list(zip(_texts(first), _texts(second), strict=True))
     items = pa.table({"label": score.labels, "similarity": score.similarities})
     yield ScoredPart(score=score.ap, items=items, texts=pairs, linked=[(pair,) for pair in pairs])

@@ -6,8 +6,7 @@ import hashlib
 import importlib
 import json
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,10 +44,6 @@ class MtebEncoder:
         }  # fmt: skip
         self.mteb_model_meta = _mteb("models.model_meta").ModelMeta.create_empty(overwrites=facts)
 
-    def predictions_below(self, out: Path) -> Path:
-        """Return the folder of its predictions below `out`, named as mteb names its result folders."""
-        return out / "predictions" / self.mteb_model_meta.name.replace("/", "__") / self.mteb_model_meta.revision
-
     def encode(self, inputs: Batches, **options: object) -> np.ndarray:
         """Return (S, D) embeddings of all texts; equal texts are embedded once. Options (task, split, prompt) are ignored."""
         texts = [text if text.strip() else EMPTY for batch in inputs for text in batch["text"]]
@@ -83,20 +78,23 @@ def mteb_tasks(names: Sequence[str]) -> list[Any]:
 
 
 def score_on_mteb(loaded: LoadedEncoder, tasks: Sequence[Any], out: Path) -> list[MtebScore]:
-    """Have mteb score an encoder; write `out`/results and, for each item, `out`/predictions, a JSON file a task.
+    """Have mteb score an encoder; write `out`/results.
 
     Tasks that have results for these settings are not run again.
 
     Raises:
         DataError: a task's data is unavailable. EncoderError: as `LoadedEncoder.embed`.
     """
-    mteb, encoder = _mteb(), MtebEncoder(loaded)
-    predictions = encoder.predictions_below(out)
-    with loading_data():
-        found = mteb.evaluate(
-            encoder, tasks, cache=mteb.ResultCache(out), prediction_folder=predictions, co2_tracker=False, show_progress_bar=False,
-            overwrite_strategy="only-missing" if predictions.is_dir() else "always",  # older versions saved no predictions
-        )  # fmt: skip
+    mteb = _mteb()
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=LOGGED_TOO)
+            found = mteb.evaluate(MtebEncoder(loaded), tasks, cache=mteb.ResultCache(out), co2_tracker=False, show_progress_bar=False)
+    except OSError as error:
+        raise DataError(
+            where="mteb", found=named(error), expected="the data of its tasks, from the Hugging Face Hub or its cache",
+            remedy="Check the network, HF_HOME and HF_HUB_OFFLINE.",
+        ) from error  # fmt: skip
     scores = {result.task_name: 100.0 * float(result.get_score()) for result in found.task_results}
     return [MtebScore(task=name, score=None if np.isnan(score) else score) for name, score in scores.items()]
 
@@ -138,26 +136,6 @@ def _own(name: str) -> Any:
     if not (isinstance(found, type) and issubclass(found, base)):
         raise DataError(where=f"mteb task {name}", found=repr(found), expected="a subclass of mteb's AbsTask", remedy="Derive it.")
     return found()
-
-
-def abstask(name: str) -> Any:
-    """Return a base class of mteb's tasks by MODULE.CLASS, such as `sts.AbsTaskSTS`."""
-    module, _, cls = name.partition(".")
-    return getattr(_mteb(f"abstasks.{module}"), cls)
-
-
-@contextmanager
-def loading_data() -> Iterator[None]:
-    """Turn errors of mteb loading data into a DataError, and hide a warning that it also logs."""
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=LOGGED_TOO)
-            yield
-    except OSError as error:
-        raise DataError(
-            where="mteb", found=named(error), expected="the data of its tasks, from the Hugging Face Hub or its cache",
-            remedy="Check the network, HF_HOME and HF_HUB_OFFLINE.",
-        ) from error  # fmt: skip
 
 
 def _mteb(module: str | None = None) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -197,15 +197,15 @@ class CorpusSearch:
         self.nearest.merge(hits_Qk, tile.num_rows)
         self._keep(tile)
 
-    def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Json]]:
+    def hits(self, query: int, left_out: LeftOut | None = None) -> list[dict[str, Any]]:
         """Return the hits of a query, best first: rank from 1, score, row from 0, and text and other columns if given.
 
         Rows are counted in the file, including those `left_out` of the search.
         """
         ranking = self.nearest.ranking()
-        found: list[dict[str, Json]] = []
+        found: list[dict[str, Any]] = []
         for place, (row, cosine) in enumerate(zip(ranking.documents[query].tolist(), ranking.cosines[query].tolist(), strict=True)):
-            hit: dict[str, Json] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6)}
+            hit: dict[str, Any] = {"rank": place + 1, "score": round(cosine * float(self._queries.scale[query]), 6)}
             hit["row"] = row if left_out is None else left_out.row_in_file(row)
             found.append(hit | self._kept.get(row, {}))
         return found

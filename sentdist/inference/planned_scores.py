@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sentdist.data.mirror import address_of
 from sentdist.data.sources import has_source
-from sentdist.errors import DataError, RecipeError, similar_names
-from sentdist.files import TABLES
+from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import Prompt, Prompts
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
 from sentdist.recipe.stages import Scores
-from sentdist.recipe.task_kinds import TASK_KINDS, own_rows_of
-from sentdist.recipe.task_names import OWN_KINDS, own_parts, task_names
-from sentdist.recipe.tasks import TASKS
 from sentdist.stages.context import Context
+from sentdist.stages.embed import MakeEmbed, embed_here
 from sentdist.stages.planning.planned import planned_evaluation
 from sentdist.stages.planning.resolve import declared_folder
-from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
+from sentdist.tasks.names import own_parts, task_names
 
 _NO_FILE = ("generated/", "hub:")  # prefixes of sources that are no files
 
@@ -37,44 +36,25 @@ def own_files(tasks: Sequence[str], data: Path | None) -> tuple[tuple[str, ...],
 
     Raises:
         RecipeError: these files beside tasks whose data are below the data root.
-        DataError: a file that exists in neither place.
     """
     sources = {task: source for task in tasks if (source := _own_source(task))}
-    if not sources or (data is not None and not _are_elsewhere(tasks, sources, data)):
+    if data is not None:
+        is_local = address_of(data) == str(data) and data.is_dir()  # the files of a remote root are not known in advance
+        absent = {task: Path(source).expanduser() for task, source in sources.items() if is_local and not _is_below(source, data)}
+        sources = {task: sources[task] for task, path in absent.items() if has_source(path.name, path.parent)}
+        others = [task for task in tasks if task not in sources and not is_own_rows(task) and not _needs_no_file(task)]
+        if sources and others:
+            raise RecipeError(
+                where=f"task {next(iter(sources))}", found=f"a file that is not below the data root {data}, beside {others[0]}, which is",
+                expected="tasks whose data are below one folder", remedy="Score it in a separate command, or move it there.",
+            )  # fmt: skip
+    if not sources:
         return tuple(tasks), data
     here, paths = os.getcwd(), {task: os.path.abspath(os.path.expanduser(source)) for task, source in sources.items()}
     is_here = all(os.path.commonpath([here, path]) == here for path in paths.values())
     root = here if is_here else os.path.commonpath([os.path.dirname(path) for path in paths.values()])
     below = {task: Path(os.path.relpath(path, root)).as_posix() for task, path in paths.items()}
     return tuple(task.replace(sources[task], below[task], 1) if task in sources else task for task in tasks), Path(root)
-
-
-def _are_elsewhere(tasks: Sequence[str], sources: Mapping[str, str], data: Path) -> bool:
-    """Whether files are shell paths although there is a data root. The files of a remote root are not known in advance."""
-    if address_of(data) != str(data) or not data.is_dir():
-        return False
-    absent = {task: Path(source).expanduser() for task, source in sources.items() if not _is_below(source, data)}
-    elsewhere = [task for task, path in absent.items() if has_source(path.name, path.parent)]
-    below = [task for task in tasks if task not in elsewhere and not is_own_rows(task) and not _needs_no_file(task)]
-    if elsewhere and below:
-        raise RecipeError(
-            where=f"task {elsewhere[0]}", found=f"a file that is not below the data root {data}, beside {below[0]}, which is",
-            expected="tasks whose data are below one folder", remedy="Score it in a separate command, or move it there.",
-        )  # fmt: skip
-    for task, path in absent.items():
-        is_named = path.name.endswith(TABLES) or TASK_KINDS[own_parts(task).kind].has_documents
-        if task not in elsewhere and is_named:  # the reader may name others
-            raise _nowhere(task, path, data)
-    return bool(elsewhere)
-
-
-def _nowhere(task: str, path: Path, data: Path) -> DataError:
-    """The error for a file that exists in neither place."""
-    near = similar_names(path.name, [one.name for one in path.parent.iterdir()] if path.parent.is_dir() else [], most=1)
-    return DataError(
-        where=f"task {task}", found=f"no such file under {data} and none in {Path.cwd()}", expected=f"{path} in one of them",
-        remedy=f"Did you mean {path.parent / near[0]}?" if near else "Check the name.",
-    )  # fmt: skip
 
 
 def _is_below(source: str, data: Path) -> bool:
@@ -109,18 +89,11 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
     """The prompt for each role of texts in the stage's tasks."""
     roles = dict.fromkeys(role for task in stage.tasks for role in TASK_KINDS[task.kind].roles)
     asked = asked.or_else(use.prompts)
-    given = {
-        "sentence": (asked.sentence, "prompt"),
-        "query": (asked.query, "query_prompt"),
-        "document": (asked.document, "document_prompt"),
-    }
-    for role, (text, key) in given.items():
-        if text is not None and role not in roles:
-            both = ("queries and documents", "sentences, such as pairs or labelled texts")
-            found, expected = both if role == "sentence" else reversed(both)
+    for role in ("sentence", "query", "document"):
+        if getattr(asked, role) is not None and role not in roles:
             raise DataError(
-                where=f"encoder {use.checkpoint}: {key}", found=f"only tasks of {found}", expected=f"a task of {expected}",
-                remedy=f"{key} has no effect: leave it out.",
+                where=f"encoder {use.checkpoint}: prompt of each {role}", found=f"tasks of {' and '.join(roles)} texts",
+                expected=f"a task of {role} texts", remedy="Leave it out: it has no effect.",
             )  # fmt: skip
     if not roles:
         return {}
@@ -180,7 +153,7 @@ class PlannedScores:
                 *notes,
             )
         if any(map(is_own_rows, names)):
-            own = [task.name for task in stage.tasks if own_rows_of(task) is not None]
+            own = [task.name for task in stage.tasks if task.own is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
         used = _prompts_of(stage, context, use, prompts or AskedPrompts())
         texts = {role: prompt.text for role, prompt in used.items() if prompt.text}
@@ -217,6 +190,6 @@ class PlannedScores:
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
         """Compute the scores; arguments as for `build_scores`."""
-        from sentdist.stages.scores.build import build_scores  # imports scipy: mistakes in names are reported before
+        from sentdist.stages.scores import build_scores  # imports scipy: mistakes in names are reported before
 
         return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

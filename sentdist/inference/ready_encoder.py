@@ -20,7 +20,7 @@ from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
-from sentdist.learning.freed_memory import give_back_gpu_memory, keep_gpu_memory_whole
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
@@ -106,11 +106,6 @@ class LoadedEncoder:
     @cached_property
     def _tokens_not_pooled(self) -> int:
         return tokens_not_pooled(self._tokens_of_prompt, folder=self.folder, pooling=self.encoder.pooling, checkpoint=self.use.checkpoint)
-
-    def leave_gpu(self) -> None:
-        """Move to the CPU and free the GPU for workers on this machine."""
-        self.encoder.to("cpu")
-        give_back_gpu_memory()
 
     @property
     def width(self) -> int:

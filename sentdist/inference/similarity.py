@@ -20,7 +20,7 @@ from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.objectives import names_where
 from sentdist.recipe.specs import RelationalScoring
-from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
+from sentdist.tasks.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.text import csv_cell
 
 PAIRS_AT_ONCE = 8_192

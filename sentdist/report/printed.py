@@ -10,7 +10,6 @@ from typing import Any
 
 from sentdist.errors import counted
 from sentdist.recipe.shipped import PAPERS
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.wording import parsed_yaml
 from sentdist.report.cell_values import cell_values, meets
 from sentdist.report.comparisons import AVERAGE
@@ -18,6 +17,7 @@ from sentdist.report.score_rows import CellFacts, ResultRow, TableRows, means_ov
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, with_all_folds
+from sentdist.tasks.kinds import TASK_KINDS
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 FOLDER = Path(__file__).parent / "papers"

@@ -18,10 +18,9 @@ from sentdist.report.page_head import scored as score_of
 from sentdist.report.page_head import standing, verdicts
 from sentdist.report.tables import ResultTable
 from sentdist.report.templating import Block
-from sentdist.store.chosen import cells_by_dev, dev_score
 from sentdist.store.record import Record
 from sentdist.store.searches import Finalist, SearchRecord, SearchTrial
-from sentdist.store.sweep import SweepRecord, method_title
+from sentdist.store.sweep import SweepRecord, cells_by_dev, dev_score, method_title
 from sentdist.text import csv_text
 
 MOST_TRIALS = 20  # in the table, best first; search-trials.csv has all

@@ -10,11 +10,10 @@ from sentdist.evaluation.relational import BY
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.recipe.stage import Json, as_number
 from sentdist.recipe.stages import Scores, Selection, Train, chosen_and_scored
-from sentdist.recipe.task_kinds import DevTask, ScoredTask
 from sentdist.report.tables import ResultTable
-from sentdist.store.chosen import challengers, confirmed_name
 from sentdist.store.record import Record, restored
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord, challengers, confirmed_name
+from sentdist.tasks.kinds import DevTask, ScoredTask
 
 SELECTION_TITLE = "Chosen on dev, scored on test"
 SELECTION_HEADER = ("system", "chosen on", "dev score", "test", "test score", "dev − test", "score in the first table")

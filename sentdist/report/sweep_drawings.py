@@ -9,8 +9,6 @@ from typing import TypeVar, cast
 from sentdist.recipe.specs import Regularizers, Shape
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import STAGES
-from sentdist.recipe.task_kinds import TASK_KINDS, mean_of
-from sentdist.recipe.task_names import OWN, kind_of_rows, named_task, task_names
 from sentdist.report.cell_values import regression_of
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import Cost, LearningCurve, Series, cost_plot, curves, forest_plot, heat_map, learning_curves
@@ -23,6 +21,9 @@ from sentdist.report.sweep_rows import SweepRows, table_rows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.names import OWN, kind_of_rows, named_task, task_names
+from sentdist.tasks.task import mean_of
 from sentdist.text import PALETTE
 
 LEAST_CELLS = 4  # of a heat map; fewer cells are not drawn

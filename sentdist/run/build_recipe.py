@@ -22,10 +22,9 @@ from sentdist.stages.devices import check_precisions
 from sentdist.stages.local import build_past_failures
 from sentdist.stages.planning.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
-from sentdist.store.chosen import confirmation
 from sentdist.store.searches import SearchRecord
 from sentdist.store.store import Artifact
-from sentdist.store.sweep import begin_sweep, load_sweep, sweep_record
+from sentdist.store.sweep import begin_sweep, confirmation, load_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 

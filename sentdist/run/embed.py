@@ -31,7 +31,7 @@ from sentdist.run.resources import (
     worker_demand,
 )
 from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
-from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
+from sentdist.stages.embed import Embed, OnProgress, embed_here
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:  # torch, which the caller does not need

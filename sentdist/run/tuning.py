@@ -10,7 +10,6 @@ from sentdist.errors import SentdistError
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.suggestions import PlannedSearch, suggestion_text
-from sentdist.recipe.task_kinds import SATURATED
 from sentdist.recipe.tune_recipe import search_values, training_values
 from sentdist.recipe.unroll import Plan, Trial
 from sentdist.run.build_recipe import Backend, searched
@@ -21,6 +20,7 @@ from sentdist.run.sweep_end import SweepSummary
 from sentdist.stages.context import Context
 from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
 from sentdist.store.searches import SearchRecord
+from sentdist.tasks.task import SATURATED
 from sentdist.text import PrintLine
 
 SEEDS = 6  # of the chosen settings; the result is their average

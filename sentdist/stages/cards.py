@@ -9,7 +9,8 @@ from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.recipe.objectives import Sum, terms_of
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.recipe.task_kinds import TASK_KINDS, mean_of
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import mean_of
 
 
 def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:

@@ -37,7 +37,7 @@ def build_in_process(stage: Stage, context: Context) -> Artifact:
 
             return build_in_shards(stage, context, body=body_of(stage, context))
         case Scores():
-            from sentdist.stages.scores.build import build_scores
+            from sentdist.stages.scores import build_scores
 
             return build_scores(stage, context)
     raise TypeError(f"no body for the stage {stage.kind}")

@@ -40,11 +40,11 @@ from sentdist.recipe import objectives as plan
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Selection, Tokens, Train
 from sentdist.stages.context import Context, checkpoint_of, folder_of, hub_revision
-from sentdist.stages.scores.build import mean_of_parts, score_by
-from sentdist.stages.scores.embed_sentences import viewed
-from sentdist.stages.scores.scorer import live_scorer
+from sentdist.stages.embed import viewed
+from sentdist.stages.scores import mean_of_parts, score_by
 from sentdist.stages.sharded import build_in_shards
-from sentdist.stages.tasks.load import load_task
+from sentdist.tasks.scorer import live_scorer
+from sentdist.tasks.task import load_task
 
 
 def load_encoder(stage: Train, context: Context) -> SentenceEncoder:

@@ -17,11 +17,10 @@ from pyarrow import fs
 from sentdist.errors import duration
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Bank, Scores, Train
-from sentdist.recipe.task_kinds import has_known_size
 from sentdist.recipe.unroll import Plan
-from sentdist.store.access import reading, writing
 from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA
+from sentdist.store.storage import reading, writing
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, (*STAGES, STAGING, ASIDE)))})/|{RUNNING}/[0-9a-f]+$")
@@ -190,7 +189,8 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 finished=len(stages) - len(left),
                 sentences=sum(stage.num_sentences(plan.rows) for stage in left),
                 is_guessed=any(
-                    isinstance(stage, Scores) and not all(has_known_size(task, plan.rows) for task in stage.tasks) for stage in left
+                    isinstance(stage, Scores) and any(task.num_items is None and task.name not in plan.rows for task in stage.tasks)
+                    for stage in left
                 ),
                 sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
             )

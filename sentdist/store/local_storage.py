@@ -21,9 +21,8 @@ from pyarrow import fs
 
 from sentdist.errors import StoreError
 from sentdist.files import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
-from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, writing
 from sentdist.store.record import RECORD, Record, damage_of
-from sentdist.store.storage import Storage, refuse_other_size
+from sentdist.store.storage import BRING_BACK, Storage, disk_errors_of_store, reading, refuse_other_size, writing
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAME = re.compile(r"sentdist-(?P<purpose>[a-z]+)~(?P<machine>.+)~(?P<pid>\d+)~[0-9a-f]{8}")

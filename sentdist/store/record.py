@@ -69,6 +69,33 @@ def damage_of_content(content: bytes, expected: FileChecksum) -> str | None:
     return None
 
 
+_Seen = tuple[FileChecksum, int, int, int]  # checksum of a verified file; its times of modification and change, and its size then
+_whole: dict[str, _Seen] = {}  # by path
+
+
+def forget() -> None:
+    """Forget all verified files, as in a new process."""
+    _whole.clear()
+
+
+def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
+    """Return `damage_of` for the files that are not verified by this process, or have changed since."""
+    now = {name: _seen(folder / name, checksums[name]) for name in names}  # before reading: what changes meanwhile is noticed later
+    unseen = {name: seen for name, seen in now.items() if seen is None or _whole.get(str(folder / name)) != seen}
+    damage = damage_of(folder, checksums, unseen)
+    if damage is None:
+        _whole.update({str(folder / name): seen for name, seen in unseen.items() if seen is not None})
+    return damage
+
+
+def _seen(path: Path, checksum: FileChecksum) -> _Seen | None:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return checksum, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
 RECORD = "record.json"
 OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # files of an artifact that only this project reads
 ALIKE = 0.75  # similarity of keys or labels; keys of equal length have some characters in common by chance

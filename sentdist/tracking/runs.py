@@ -16,11 +16,10 @@ from sentdist.recipe.dotted import short_names
 from sentdist.recipe.search import Search
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.wording import value_text
-from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record, restored
 from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested, read_curve, read_pruned_curve
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, TrialRecord, method_title
+from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, method_title
 from sentdist.text import colors_of, markdown_link, markdown_text
 from sentdist.tracking import values
 from sentdist.tracking.values import DEV_SCORE, Point, began_ms, closed_ms, curve_of, final_metrics, shown, trial_parameters

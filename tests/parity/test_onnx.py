@@ -12,7 +12,7 @@ from transformers import AutoModel, AutoTokenizer
 
 from sentdist.errors import EncoderError
 from sentdist.families import POOLINGS
-from sentdist.inference.export_formats import export_graph
+from sentdist.inference.export import export_graph
 from sentdist.learning.encoder import onnx
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder

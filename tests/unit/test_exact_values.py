@@ -18,12 +18,12 @@ from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
 from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.recipe.schema import recipe_schema
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
 from sentdist.run.plan_facts import SweepProgress
 from sentdist.stages.planning.resolve import FileResolver
+from sentdist.tasks.classification import ClassificationTask
 
 
 def test_folds_need_each_label() -> None:
@@ -41,9 +41,9 @@ def test_channels_add_up_to_the_width() -> None:
     assert wrong is not None and wrong.found == "20 + 12 = 32" and wrong.expected.endswith("width, 30")
 
 
-def test_only_columns_of_classification_are_embedded_apart() -> None:
-    other: Any = SimpleNamespace(columns=("one", "two"))
-    assert TASK_KINDS["classification"].encodes(other, 10) == 10
+def test_columns_of_classification_are_embedded_apart() -> None:
+    task = ClassificationTask(name="t", source="s", revision="r", columns=("one", "two"))
+    assert task.num_encoded(10) == 20
 
 
 def test_only_plain_gpus_run_ahead() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import json
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 from sentdist.data.augmentation import nltk_folder
 from sentdist.data.mirror import copy_into_mirror, local_copy
 from sentdist.data.retrieval import GENERATED, find_collection
 from sentdist.data.sources import inspect_source
 from sentdist.data.tables import find_table
-from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, HubTrouble, RecipeError, hub_trouble, near
+from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
 from sentdist.files import read_json_object, reading
 from sentdist.learning.encoder.declared import (
@@ -40,7 +38,6 @@ from sentdist.recipe.resolver import OwnPin, Pin
 from sentdist.recipe.specs import EncoderSpec, OwnFileSection
 
 SAVE = "Give a folder written by save_pretrained."
-LONGEST_HEADER = 100_000_000  # bytes, of a safetensors file; the format's own limit
 WEIGHTS = (".safetensors", ".bin")
 # Files of tokenizers, besides *.model of sentencepiece, and those that sentence-transformers reads for modules after the transformer.
 FURTHER = (
@@ -84,8 +81,6 @@ def _digest(paths: Sequence[Path], folder: Path, where: str) -> str:
     for path in paths:
         expected = "complete weights" if path.suffix in WEIGHTS else "the configuration of an encoder, or a file of its tokenizer"
         with reading(path, expected=expected, remedy=SAVE, kind=EncoderError, where=where), path.open("rb") as file:
-            if path.suffix == ".safetensors":
-                _check_length(file, path.stat().st_size)
             digest.update(f"{path.relative_to(folder)}:{path.stat().st_size}:".encode())
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return _shown(digest)
@@ -95,23 +90,7 @@ def _shown(digest: hashlib._Hash) -> str:
     return f"sha256:{digest.hexdigest()[:16]}"
 
 
-def _check_length(file: IO[bytes], size: int) -> None:
-    """Raise ValueError for a safetensors file that is truncated or has no header; rewind it otherwise.
-
-    The first 8 bytes are the length of a JSON header, which has the end of each tensor. So this is found before a worker starts.
-    """
-    length = int.from_bytes(file.read(8), "little")
-    if not 0 < length <= min(size - 8, LONGEST_HEADER):
-        raise ValueError(f"a header of {length:,} bytes in a file of {size:,}")
-    tensors = {name: tensor for name, tensor in json.loads(file.read(length)).items() if name != "__metadata__"}
-    needed = 8 + length + max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
-    if size != needed:
-        raise ValueError(f"{size:,} bytes, but its header says {needed:,}")
-    file.seek(0)
-
-
 COMMIT = re.compile("[0-9a-f]{40}")
-OF_COMMIT = "`git ls-remote https://huggingface.co/{} HEAD` prints the commit."
 
 
 @dataclass(kw_only=True)
@@ -119,13 +98,13 @@ class FileResolver:
     """Pins sources and encoders; each is read once."""
 
     data_root: Path | None = None
-    needs_hub: bool = False  # fail if the hub does not answer what a checkpoint declares; else add a note
+    needs_hub: bool = False  # fail if the hub does not answer; else add a note, since it may answer the workers
     adds_prompts: bool = False  # the caller adds an encoder's prompts; else a note reports that none is added
     folders: dict[str, str] = field(default_factory=dict)  # revision -> folder, of encoders and user files given by path
     notes: list[str] = field(default_factory=list)  # what could not be checked, and files with an unusual format
     _seen: dict[tuple[object, ...], Pin] = field(default_factory=dict)
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
-    _asked_hub: dict[tuple[str, str], Path | HubTrouble] = field(default_factory=dict)
+    _from_hub: dict[tuple[str, str], Path | None] = field(default_factory=dict)
 
     def source(
         self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
@@ -153,20 +132,16 @@ class FileResolver:
         asked = ("encoder", checkpoint, revision)
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
-            folder = _folder_here(checkpoint) or self._asked_hub.get((checkpoint, revision or ""))
-            if not self.adds_prompts and isinstance(folder, Path) and (left_out := prompts_left_out(folder)):
+            folder = _folder_here(checkpoint) or self._from_hub.get((checkpoint, revision or ""))
+            if not self.adds_prompts and folder is not None and (left_out := prompts_left_out(folder)):
                 self.notes.append(f"encoder {checkpoint}: {left_out}")
         return self._seen[asked]
 
     def declared_pooling(self, checkpoint: str, *, revision: str | None) -> str | None:
         """Return the declared pooling; raise EncoderError if it is not supported, or if the hub must answer and does not."""
-        found: Path | HubTrouble | None = _folder_here(checkpoint)
+        found = _folder_here(checkpoint)
         if found is None and revision is not None:
             found = self._on_hub(checkpoint, revision, where="encoder.checkpoint")
-        if isinstance(found, HubTrouble):
-            if self.needs_hub:
-                raise _unknown_on_hub(checkpoint, revision, found, where="encoder.pooling", remedy=f"{found.remedy} Or name its pooling.")
-            return None
         return None if found is None else declared_pooling(found)
 
     def is_retrieval(self, name: str) -> bool:
@@ -249,61 +224,50 @@ class FileResolver:
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
-        if isinstance(found, HubTrouble):
-            return _pinned(checkpoint, revision, None)
-        _check_files(found, where)
+        if found is not None:
+            _check_files(found, where)
         return _pinned(checkpoint, revision, found)
 
-    def _on_hub(self, name: str, revision: str, where: str) -> Path | HubTrouble:
-        """A folder with what a hub checkpoint declares; if the hub does not answer, a note is added: it may answer the workers."""
-        if (name, revision) not in self._asked_hub:
-            self._asked_hub[name, revision] = found = _declarations(name, revision)
-            if isinstance(found, HubTrouble) and found.has_answered:
-                raise _unknown_on_hub(name, revision, found, where=where, remedy=found.remedy)
-            if isinstance(found, HubTrouble):
-                self.notes.append(
-                    f"{where}: {name} is not on this machine, and {found.found}: its size, length and pooling are not checked."
-                )
-        return self._asked_hub[name, revision]
+    def _on_hub(self, name: str, revision: str, where: str) -> Path | None:
+        """A folder with what a hub checkpoint declares; None, with a note, if the hub does not answer and need not."""
+        if (name, revision) not in self._from_hub:
+            try:
+                self._from_hub[name, revision] = _declarations(name, revision)
+            except Exception as error:  # each client library below has its own errors
+                trouble = hub_trouble(error, revision=revision)
+                if trouble.has_answered or self.needs_hub:
+                    expected = f"a model on the hub with commit {revision}"
+                    raise EncoderError(where=f"{where}: {name}", found=trouble.found, expected=expected, remedy=trouble.remedy) from error
+                self.notes.append(f"{where}: {name}: {trouble.found}: its size, length and pooling are not checked.")
+                self._from_hub[name, revision] = None
+        return self._from_hub[name, revision]
 
 
-def _declarations(name: str, revision: str) -> Path | HubTrouble:
+def _declarations(name: str, revision: str) -> Path:
     from huggingface_hub import HfApi, snapshot_download  # half a second to import
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     fetch = partial(snapshot_download, name, revision=revision, allow_patterns=DECLARATIONS)
-    try:
-        with suppress(LocalEntryNotFoundError):
-            return Path(fetch(local_files_only=True))
-        # asks once; a download asks a silent hub for half a minute
-        HfApi().model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
-        return Path(fetch())
-    except Exception as error:  # each client library below has its own errors
-        return hub_trouble(error, revision=revision)
-
-
-def _unknown_on_hub(name: str, revision: str | None, trouble: HubTrouble, *, where: str, remedy: str) -> EncoderError:
-    return EncoderError(where=f"{where}: {name}", found=trouble.found, expected=f"a model on the hub with commit {revision}", remedy=remedy)
+    with suppress(LocalEntryNotFoundError):
+        return Path(fetch(local_files_only=True))
+    # asks once; a download asks a silent hub for half a minute
+    HfApi().model_info(name, revision=revision, timeout=HUB_ANSWERS_WITHIN_S)
+    return Path(fetch())
 
 
 def _unpinned(checkpoint: str, revision: str | None, where: str) -> EncoderError:
     """The error for a hub id without a commit or an unknown name; it names the packaged encoder that may be meant."""
     called = {alias: name for name, one in PACKAGED_ENCODERS.items() for alias in (name, one.hub_id, one.hub_id.rpartition("/")[2])}
-    if "/" not in checkpoint:
-        closest = near(checkpoint, called)
-        hint = "" if closest is None else f"Did you mean {called[closest]} (packaged: {PACKAGED_ENCODERS[called[closest]].hub_id})? "
-        return EncoderError(
-            where=where,
-            found=f"{checkpoint}, which is neither a folder nor a packaged encoder",
-            expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME on the hub with a commit",
-            remedy=f"{hint}{OF_COMMIT.format('OWNER/NAME')}",
-        )
-    packaged = f"{called[checkpoint]} is the same encoder, packaged. " if checkpoint in called else ""
+    closest = near(checkpoint, called)
+    hint = "" if closest is None else f"Did you mean {called[closest]} (packaged: {PACKAGED_ENCODERS[called[closest]].hub_id})? "
+    found = f"{checkpoint}, which is neither a folder nor a packaged encoder"
+    if "/" in checkpoint:
+        found = f"{checkpoint} on the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move"
     return EncoderError(
         where=where,
-        found=f"{checkpoint} on the hub without a commit" if revision is None else f"{checkpoint} at {revision}, which may move",
-        expected="a commit of 40 hex digits, so that the run can be repeated",
-        remedy=f"{packaged}{OF_COMMIT.format(checkpoint)} Give {checkpoint}?revision=COMMIT, in a recipe `revision`.",
+        found=found,
+        expected=f"a folder, {' or '.join(PACKAGED_ENCODERS)}, or OWNER/NAME on the hub with a commit of 40 hex digits",
+        remedy=f"{hint}`git ls-remote https://huggingface.co/OWNER/NAME HEAD` prints it: NAME?revision=COMMIT, or in a recipe `revision`.",
     )
 
 

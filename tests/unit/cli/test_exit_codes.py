@@ -198,7 +198,7 @@ MISTAKES = [
     (("tune", "good.csv", "--encoder", "minilm-l6?prompt=x"), "keys without effect in training"),
     (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two."),
     (("evaluate", "minilm-l6", "--tasks", "stsb", "--data", "nowhere"), "found no folder nowhere"),
-    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv: found no such file under"),
+    (("plan", DEMO, "--set", "evaluation.tasks=[sts=good.csv]", "--data", "other"), "good.csv: found no such file"),
     (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Use --column question"),
     (("tune", "good.csv", "--columns", "question,answer"), "--columns: found question; expected ROLE=COLUMN"),
     (("tune", "five.csv"), "Name what they are: --columns anchor=a,positive=b (a recipe: corpus.columns: {anchor: a, positive: b})"),
@@ -261,7 +261,6 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(summary, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(summary, "print_hits", lambda name, context: None)
         monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(tracking, "rebuild", brought)
         done.clear()

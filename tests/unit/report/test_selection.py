@@ -9,7 +9,6 @@ import pytest
 
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.unroll import Plan, Trial, unroll
 from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import chosen_cells, scored_on_test, selection_note, selection_sentence
@@ -18,8 +17,8 @@ from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.stages.context import Context
 from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.chosen import confirmation
-from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.store.sweep import SweepRecord, confirmation, load_sweep
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.planning import RECIPES, shipped_plan
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from sentdist.recipe.corpora.rows import RowsCorpus
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError

@@ -125,9 +125,9 @@ def test_embeddings_are_kept_by_their_prompt(prompted: Path, data: Path, scores:
 
 def test_a_prompt_without_effect_or_room_is_refused(prompted: Path, scores: Callable[..., Results]) -> None:
     for task, role, prompt, said in (
-        (PAIRS, "query", "x ", "query_prompt: found only tasks of sentences"),
-        (PAIRS, "document", "", "document_prompt has no effect"),
-        (FAQ, "sentence", "x ", ": prompt: found only tasks of queries"),
+        (PAIRS, "query", "x ", "prompt of each query: found tasks of sentence texts"),
+        (PAIRS, "document", "", "prompt of each document"),
+        (FAQ, "sentence", "x ", "prompt of each sentence"),
         (FAQ, "query", "querry", 'Did you mean "query"'),
         (FAQ, "query", "a man sings " * 20, "expected one that leaves room for a sentence"),
     ):

@@ -9,10 +9,9 @@ import pytest
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Bank, Train
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.store.chosen import cells_by_dev, dev_chooses
 from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
+from sentdist.store.sweep import cells_by_dev, dev_chooses, left_out_line, save_sweep, sweep_record
 from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 

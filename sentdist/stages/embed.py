@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +16,14 @@ import pyarrow.parquet as pq
 
 from sentdist.errors import ArtifactLost, RecipeError
 from sentdist.evaluation.geometry import postprocess
-from sentdist.evaluation.nearest import search
 from sentdist.files import drop_remedy, read_array, read_parquet
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Precision, TaskPrompts, View
 from sentdist.recipe.stages import Encoded, Scores, Train
-from sentdist.recipe.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.recipe.view_checks import parts_of
 from sentdist.stages.context import Context, checkpoint_of, commit, folder_of, hub_revision, note_input
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.loaded_task import LoadedTask, QueryTask
-from sentdist.stages.tasks.retrieval import LoadedRetrieval
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import LoadedTask, Task
 
 if TYPE_CHECKING:
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
@@ -197,8 +194,8 @@ class EmbeddedTasks:
         """Embed the texts of a stage's tasks, with `embed` where the store lacks them."""
         texts: dict[str, dict[str, None]] = {}
         for planned, task in zip(stage.tasks, tasks, strict=True):
-            for prompt, sentences in _by_prompt(planned, task, stage.prompts):
-                texts.setdefault(prompt, {}).update(dict.fromkeys(sentences))
+            for prompt, text in _with_prompts(planned, task, stage.prompts):
+                texts.setdefault(prompt, {})[text] = None
         parts = []
         for prompt, unique in texts.items():
             encode = partial(embed, prompt=prompt) if prompt else embed
@@ -213,13 +210,9 @@ class EmbeddedTasks:
         view = viewed(embeddings_SD, stage.view, where=stage.label, objective=of.objective if isinstance(of, Train) else None)
         return cls(embeddings=view, rows=rows, prompts=stage.prompts)
 
-    def of_task(self, planned: ScoredTask, task: LoadedTask) -> np.ndarray:
+    def of_task(self, planned: Task, task: LoadedTask) -> np.ndarray:
         """Return the embeddings of `task.sentences`, in their order."""
-        if not TASK_KINDS[planned.kind].has_queries:
-            return self.of_sentences(task.sentences)
-        of_query, of_document = self.rows[self.prompts.query], self.rows[self.prompts.document]
-        pairs = zip(task.sentences, cast(QueryTask, task).are_queries, strict=True)
-        return self.embeddings[[(of_query if is_query else of_document)[text] for text, is_query in pairs]]
+        return self.embeddings[[self.rows[prompt][text] for prompt, text in _with_prompts(planned, task, self.prompts)]]
 
     def of_sentences(self, sentences: Sequence[str]) -> np.ndarray:
         """Return the embeddings of sentences of tasks without queries, repetitions included."""
@@ -227,56 +220,10 @@ class EmbeddedTasks:
         return self.embeddings[[row[sentence] for sentence in sentences]]
 
 
-def _by_prompt(planned: ScoredTask, task: LoadedTask, prompts: TaskPrompts) -> list[tuple[str, Sequence[str]]]:
-    """The texts of a task, grouped by prompt."""
+def _with_prompts(planned: Task, task: LoadedTask, prompts: TaskPrompts) -> Iterator[tuple[str, str]]:
+    """Each text of a task with its prompt before it."""
     if not TASK_KINDS[planned.kind].has_queries:
-        return [(prompts.sentence, task.sentences)]
-    if prompts.query == prompts.document:
-        return [(prompts.query, task.sentences)]
-    both = list(zip(task.sentences, cast(QueryTask, task).are_queries, strict=True))
-    return [
-        (prompt, [text for text, is_query in both if is_query is of_query])
-        for prompt, of_query in ((prompts.query, True), (prompts.document, False))
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShownHits:
-    """Nearest documents of a query, by several encoders."""
-
-    task: str
-    query: str
-    found: dict[str, list[tuple[str, bool]]]  # label of an encoder -> documents, best first, and whether each is relevant
-
-
-def shown_hits(stages: Mapping[str, Scores], context: Context, *, num_hits: int, most_documents: int) -> ShownHits | None:
-    """Search the first retrieval task of these scores with the encoder of each; None without one, or if its collection is larger.
-
-    The query is the first whose nearest document is relevant for the last encoder but not for the first; else the first query.
-    """
-    last = list(stages.values())[-1]
-    task = next((task for task in last.tasks if task.kind == "retrieval"), None)
-    loaded = None if task is None else load_task(task, context.data_root, context.folders)
-    if task is None or not isinstance(loaded, LoadedRetrieval) or len(loaded.collection.documents) > most_documents:
-        return None
-    collection, queries = loaded.collection, loaded.rows
-    rankings = []
-    for stage in stages.values():
-        of, alone = stage.encoder, stage.model_copy(update={"tasks": (task,)})
-        assert not isinstance(of, LexicalSpec), "words alone are no encoder"
-        embeddings_SD = EmbeddedTasks.of(alone, of, [loaded], context, embed_here(alone, context)).of_task(task, loaded)
-        rankings.append(search(embeddings_SD[: len(queries)], embeddings_SD[len(queries) :], depth=num_hits).documents.tolist())
-
-    def is_relevant(place: int, document: int) -> bool:
-        return collection.qrels[collection.query_ids[queries[place]]].get(collection.document_ids[document], 0) > 0
-
-    first_hits = [[is_relevant(place, hits[0]) for place, hits in enumerate(ranking)] for ranking in rankings]
-    shown = next((place for place in range(len(queries)) if first_hits[-1][place] and not first_hits[0][place]), 0)
-    return ShownHits(
-        task=task.name,
-        query=collection.queries[queries[shown]],
-        found={
-            label: [(collection.documents[row], is_relevant(shown, row)) for row in ranking[shown]]
-            for label, ranking in zip(stages, rankings, strict=True)
-        },
-    )
+        yield from ((prompts.sentence, text) for text in task.sentences)
+        return
+    for text, is_query in zip(task.sentences, task.are_queries, strict=True):
+        yield (prompts.query if is_query else prompts.document), text

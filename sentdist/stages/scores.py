@@ -25,15 +25,15 @@ from sentdist.objectives.channels import Channels
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Probes
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores, Train
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.stages.context import Context, commit, folder_of
-from sentdist.stages.scores.embed_sentences import Embed, EmbeddedTasks, MakeEmbed, embed_here
-from sentdist.stages.scores.scorer import COSINE, CosineScorer, RelationalScorer, Scorer, saved_scorer
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.loaded_task import LoadedTask, TaskScore
-from sentdist.stages.tasks.sts import LoadedSts, geometry_of
+from sentdist.stages.embed import Embed, EmbeddedTasks, MakeEmbed, embed_here
 from sentdist.stages.text_stages import targets_of
 from sentdist.store.store import Artifact
+from sentdist.tasks.geometry import GEOMETRY, geometry_of
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.scorer import COSINE, CosineScorer, RelationalScorer, Scorer, saved_scorer
+from sentdist.tasks.sts import LoadedSts
+from sentdist.tasks.task import LoadedTask, TaskScore, load_task
 
 
 def score_by(task: LoadedTask, embeddings_SD: np.ndarray, scorer: Scorer) -> TaskScore:
@@ -95,14 +95,13 @@ def _found(probes: Probes, embeddings_SD: np.ndarray, targets: FileTargets, ids:
         results |= {
             f"probes.tags_from_{name}": tags.explained,
             f"probes.tags_from_{name}.cross_entropy": tags.cross_entropy,
-            f"probes.words_from_{name}": words.r2,
+            f"probes.words_from_{name}": words,
         }
         results |= {"probes.tags.floor": tags.floor, "probes.tags.best": tags.best}
     return results
 
 
 LEFT_OUT = "left_out"  # a key of the metadata of a file of items
-ALIGNMENT_ABOVE = 4.0  # gold score from which an STS pair counts as a positive pair (SimCSE's practice)
 
 
 def build_scores(
@@ -133,7 +132,9 @@ def _items_tables(tasks: list[LoadedTask], scores: list[TaskScore]) -> list[pa.T
     """The items of each task with their groups, for tests: items that share a text are not independent, within a task or across tasks.
     Metadata name what was left out."""
     texts = [task.texts() for task in tasks]
-    tables = [score.items.replace_schema_metadata({LEFT_OUT: one.left_out}) for score, one in zip(scores, texts, strict=True)]
+    tables = [
+        pa.table(dict(score.items)).replace_schema_metadata({LEFT_OUT: one.left_out}) for score, one in zip(scores, texts, strict=True)
+    ]
     tested = [place for place, score in enumerate(scores) if score.has_main and tables[place].num_rows == texts[place].num_items]
     grouped = [(texts[place], texts[place].groups()) for place in tested]
     for place, (_, groups), shared in zip(tested, grouped, shared_groups(grouped), strict=True):
@@ -195,11 +196,5 @@ def _geometry(tasks: list[LoadedTask], embedded: EmbeddedTasks) -> dict[str, Jso
     if not candidates:
         return {}
     chosen = next((task for task in candidates if task.task.name == "stsb"), candidates[0])
-    found = geometry_of(chosen.pairs, embedded.of_sentences(chosen.sentences), positive_above=ALIGNMENT_ABOVE)
-    return {
-        "geometry.alignment": found.alignment,
-        "geometry.uniformity": found.uniformity,
-        "geometry.mean_cosine": found.mean_cosine,
-        "geometry.effective_rank": found.effective_rank,
-        "geometry.task": chosen.task.name,
-    }
+    found = geometry_of(chosen.pairs, embedded.of_sentences(chosen.sentences))
+    return {f"geometry.{name}": getattr(found, name) for name in GEOMETRY.shown} | {"geometry.task": chosen.task.name}

@@ -65,19 +65,20 @@ class RelationalScorer:
     ) -> list[float | None]:
         """Return Spearman × 100 at each weight of the scoring's grid; requires `scoring.curve`."""
         assert self.scoring.curve is not None, "asked only where a view has a curve"
-        found = weight_curve(
+        relation, names = self.scoring.curve.relation, self.relations.names
+        points = [
+            relation_weights({**self.scoring.by_name, relation: weight}, names, normalize=False, where=where)
+            for weight in self.scoring.curve.weights
+        ]
+        return weight_curve(
             first_SD,
             second_SD,
             self.relations.vectors,
-            self.relations.names,
-            self.scoring.by_name,
-            relation=self.scoring.curve.relation,
-            grid=self.scoring.curve.weights,
-            score=lambda similarities: score_similarities(similarities, gold_S, subsets, where=where).spearman,
+            points,
+            score=lambda similarities: score_similarities(similarities, gold_S, subsets).spearman,
             directions=self.scoring.directions,
             where=where,
         )
-        return list(found.scores)
 
     def _weights(self, where: str) -> np.ndarray:
         return relation_weights(self.scoring.by_name, self.relations.names, normalize=self.scoring.normalized, where=where)
