@@ -101,7 +101,7 @@ class BoardClient:
 
     def _follow(self, stage: Stage) -> Iterator[StageEvent]:
         since: int = ray.get(self.actor.last_number.remote())
-        (wanted,) = _get(self.actor.request.remote(stage, self.submission))
+        wanted = self.actor.request.remote(stage, self.submission)
         news = self.events(since)
         while True:
             ready, _ = ray.wait([wanted, news], num_returns=1, fetch_local=False)
@@ -110,11 +110,7 @@ class BoardClient:
                 yield from events
                 news = self.events(since)
             if wanted in ready:
-                try:
-                    _get(wanted)
-                except Exception:
-                    _get(self.actor.check.remote(self.submission.id))  # work that was stopped ends with errors of many kinds
-                    raise
+                _get(wanted)
                 return
 
     def _open(self) -> Any:

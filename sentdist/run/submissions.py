@@ -24,7 +24,7 @@ from sentdist.tracking.tracker import Tracker
 class Work:
     """A stage that is being built. asked_by: submissions that need it. distance: stages on the longest path to a requested stage."""
 
-    ref: ray.ObjectRef
+    task: asyncio.Task[None]
     stage: Stage
     asked_by: set[str] = field(default_factory=set)
     distance: int = 0
