@@ -23,7 +23,7 @@ from sentdist.evaluation.linear_models import senteval_cross_validated, senteval
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.recipe.tasks import pinned_task
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.tasks.cards import TASK_GROUPS
 from sentdist.tasks.classification import ClassificationTask, LoadedClassification
 

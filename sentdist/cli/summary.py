@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
 
     from sentdist.recipe.suggestions import PlannedSearch
-    from sentdist.run.build_recipe import BuiltPlan, FinishedSearch
-    from sentdist.run.plan_facts import Show, SweepProgress
+    from sentdist.run.backend import BuiltPlan, FinishedSearch
+    from sentdist.run.progress import Show, SweepProgress
     from sentdist.stages.context import Context
     from sentdist.store.store import ArtifactStore
 
@@ -83,12 +83,11 @@ def terminal_page(markdown: str) -> Markdown:
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
-    """Print a search's space and number of trials for each method, and the time of one trial."""
-    from sentdist.run.build_recipe import finalists_line
-    from sentdist.run.searching.budgets import Forecasts
+    """Print a search's space, and the number and size of trials of each method."""
+    from sentdist.recipe.stage import topological
     from sentdist.store.searches import find_search
 
-    search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
+    search, console = planned.search, open_console()
     table = empty_table(f"{planned.recipe.name}: a search by {search.suggest}", "method", "trials", "fields", "values")
     for method in planned.methods:
         trials = planned.num_trials(method)
@@ -101,12 +100,9 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
         rungs = " and ".join(f"{100 * share:g} %" for share in search.shares)
         console.print(f"Trainings are compared after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
     for method in planned.methods:
-        train = planned.train(method, planned.first(method))
-        seconds = forecasts.seconds(train)
-        took = "speed not known yet" if seconds is None else f"about {duration(seconds)}"
-        sentences = forecasts.sentences(train)
-        console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
-    console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)
+        trainings = [stage for stage in topological((planned.train(method, planned.first(method)),)) if stage.kind == "train"]
+        sentences = sum(stage.num_sentences(planned.rows) for stage in trainings)
+        console.print(f"One trial of {method}: {sentences:,} sentences to train on.", highlight=False, soft_wrap=True)
     for note in planned.notes:
         console.print(note, highlight=False, soft_wrap=True)
     before = find_search(context.store, planned.recipe.name)
@@ -117,7 +113,6 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
 def print_choice(found: FinishedSearch) -> None:
     """Print the settings chosen on dev for each method, and their cost."""
     from sentdist.recipe.suggestions import suggestion_text
-    from sentdist.run.searching.conductor import without_finalist
 
     planned, record = found.planned, found.record
     table = empty_table(
@@ -132,14 +127,14 @@ def print_choice(found: FinishedSearch) -> None:
             str(finalist.place),
             suggestion_text(finalist.suggestion),
             f"{finalist.dev:.2f}",
-            f"{trials[finalist.number].paid_s:.0f} s",
+            f"{trials[finalist.number].seconds:.0f} s",
             ", ".join(one for one in ended if not one.startswith("0 ")) if finalist.place == 1 else "",
-            f"{sum(one.paid_s for one in of_method):.0f} s" if finalist.place == 1 else "",
+            f"{sum(one.seconds for one in of_method):.0f} s" if finalist.place == 1 else "",
         )
     open_console().print(table)
     for method in planned.methods:
         if not any(finalist.method == method for finalist in record.finalists):
-            typer.echo(without_finalist(method, planned, record))
+            typer.echo(f"{method}: no trial came to its end, so nothing is chosen, and it is not compared.")
 
 
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:

@@ -216,7 +216,7 @@ def build_corpus(
     Raises:
         DataError: absent or non-text columns, no rows, or an empty sentence (naming row and column).
     """
-    _check(rows, columns, values, limit, where)
+    _check(rows, columns, values, where)
     digests_RC2 = _digests(rows, columns, where)
     identity_RC = same_strings(digests_RC2)
     del digests_RC2
@@ -293,11 +293,7 @@ def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.nda
     return np.column_stack([identity_RC, *numbers]) if numbers else identity_RC
 
 
-def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None, where: str) -> None:
-    if not columns:
-        raise DataError(where=where, found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
-    if limit is not None and limit < 1:
-        raise DataError(where=where, found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or omit it.")
+def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], where: str) -> None:
     check_columns(where, rows.column_names, (*columns, *values))
     for column in columns:
         kind = rows.schema.field(column).type
@@ -358,7 +354,5 @@ def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, leng
 
 def _reversed_too(ids_CR: np.ndarray) -> np.ndarray:
     """Return (C, ≤ 2R): the rows, then new ones with anchor and positive swapped."""
-    if len(ids_CR) < 2:
-        raise DataError(where="corpus", found="one column", expected="anchor and positive to exchange", remedy="Omit add_reversed.")
     both = np.concatenate([ids_CR, ids_CR[[1, 0, *range(2, len(ids_CR))]]], axis=1)
     return both[:, first_of_each_row(both.T)]

@@ -190,6 +190,7 @@ def _impossible(
     largest = max(members.values(), key=len)
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return DataError(
-        where=name, found=f"{counted(len(largest), 'row')} of {num_rows:,} linked by shared texts", expected=f"enough other rows for {side}",
+        where=name, found=f"{counted(len(largest), 'row')} of {num_rows:,} linked by shared texts",
+        expected=f"enough other rows for {side}",
         remedy=f"Most share {brief(often)} ({counted(times, 'row')}): remove them, lower corpus.held_out.{side}, or add a column split.",
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from sentdist.data.augmentation import FUNCTION_WORDS, find_nltk, nltk_bytes
 from sentdist.data.corpus import checked_ids
-from sentdist.errors import DataError, RecipeError, brief, named
+from sentdist.errors import DataError, RecipeError, named
 from sentdist.files import drop_remedy, read_array, read_json, reading
 
 if TYPE_CHECKING:
@@ -144,9 +144,8 @@ def _unusable(name: str, found: str, expected: str) -> DataError:
 
 
 POS, INDPTR, INDICES, VALUES = "pos.npy", "bow_indptr.npy", "bow_indices.npy", "bow_values.npy"
-ARRAYS = (POS, INDPTR, INDICES, VALUES)
 TAGS, VOCABULARY = "tags.json", "vocabulary.json"
-EXPECTED = f"targets ({', '.join((*ARRAYS, TAGS, VOCABULARY))})"
+EXPECTED = "targets of a corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,17 +249,12 @@ class FileTargets:
     """The targets of a corpus, memory-mapped: workers on one host share its pages."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files of `folder`; raise DataError if one is absent or they are inconsistent."""
+        """Map the files of `folder`; raise DataError if one is absent or unreadable."""
         self.folder = folder
-        self.tags, self.vocabulary = (_names(folder, name) for name in (TAGS, VOCABULARY))
-        arrays = [read_array(folder / name, expected=EXPECTED, remedy=drop_remedy(folder), mapped=True) for name in ARRAYS]
-        if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "fi" for array in arrays):
-            raise _damaged(folder, f"arrays of shapes {', '.join(str(array.shape) for array in arrays)}")
+        self.tags, self.vocabulary = (tuple(map(str, cast(list[str], read_json(folder / name)))) for name in (TAGS, VOCABULARY))
+        remedy = drop_remedy(folder)
+        arrays = [read_array(folder / name, expected=EXPECTED, remedy=remedy, mapped=True) for name in (POS, INDPTR, INDICES, VALUES)]
         self._pos, self._indptr, self._indices, self._values = arrays
-        shapes = (self._pos.shape, len(self._indptr), len(self._indices), len(self._values))
-        num_entries = int(self._indptr[-1]) if len(self._indptr) else -1
-        if shapes != ((len(self._indptr) - 1, len(self.tags)), len(self._pos) + 1, num_entries, num_entries):
-            raise _damaged(folder, f"arrays of shapes {shapes} for {len(self.tags)} tags")
 
     @property
     def num_tags(self) -> int:
@@ -287,14 +281,3 @@ class FileTargets:
             bow_words=np.asarray(self._indices[places]),
             bow_shares=np.asarray(self._values[places]),
         )
-
-
-def _names(folder: Path, name: str) -> tuple[str, ...]:
-    names = read_json(folder / name, expected=EXPECTED, remedy=drop_remedy(folder))
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise _damaged(folder, f"{name} with {brief(names)}")
-    return tuple(names)
-
-
-def _damaged(folder: Path, found: str) -> DataError:
-    return DataError(where=str(folder), found=found, expected=EXPECTED, remedy=drop_remedy(folder))

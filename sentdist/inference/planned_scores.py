@@ -11,6 +11,7 @@ from sentdist.data.mirror import address_of
 from sentdist.data.sources import has_source
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import Prompt, Prompts
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
@@ -18,8 +19,8 @@ from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPro
 from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
 from sentdist.stages.embed import MakeEmbed, embed_here
-from sentdist.stages.planning.planned import planned_evaluation
-from sentdist.stages.planning.resolve import declared_folder
+from sentdist.stages.planned import planned_evaluation
+from sentdist.stages.resolve import declared_folder
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tasks.cards import TASKS
 from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
@@ -99,7 +100,7 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
         return {}
     assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
     folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
-    known = Prompts.of(folder, replace(use, prompts=asked))
+    known = Prompts.of(Checkpoint.open(folder), replace(use, prompts=asked))
     of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
     return {role: of_role[role]() for role in roles}
 
@@ -178,7 +179,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
+        from sentdist.stages.fit import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))

@@ -66,7 +66,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     if isinstance(stage, CorpusStage) and not stage.uses_gpu:
         return build_in_process(stage, context)
     from sentdist.run.reserved import use_reserved
-    from sentdist.stages.memory import explain_full_gpu
+    from sentdist.stages.fit import explain_full_gpu
 
     use_reserved(demand)
     with explain_full_gpu(stage, context):

@@ -21,7 +21,7 @@ from sentdist.run.board import BoardActor
 from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.cluster.connection import cause_of
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import Show, SweepProgress
+from sentdist.run.progress import Show, SweepProgress
 from sentdist.run.submissions import Body, Submission
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.text import PrintLine

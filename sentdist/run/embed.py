@@ -193,7 +193,7 @@ def embed_over_workers(
 def _sentence_embedder(stage: Scores, context: Context, prompt: str) -> Callable[[list[str]], np.ndarray]:
     """Return a function that embeds sentences; it raises ArtifactLost if the encoder was changed since this worker began to read it."""
     from sentdist.run.reserved import use_reserved
-    from sentdist.stages.memory import explain_full_gpu
+    from sentdist.stages.fit import explain_full_gpu
 
     use_reserved(worker_demand(context.runtime))
     inputs: InUse = {}

@@ -116,7 +116,7 @@ def _follow(order: Order, sink: EventSink) -> SentdistError | None:
         SentdistError: this worker alone met it, for example a full GPU or a changed input; the group is lost.
     """
     from sentdist.run.rank import train_rank
-    from sentdist.stages.memory import explain_full_gpu
+    from sentdist.stages.fit import explain_full_gpu
 
     stage, context = order.stage, order.submission.context
     with explain_full_gpu(stage, context), inputs_watched():

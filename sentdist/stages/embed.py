@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -44,7 +43,7 @@ OnProgress = Callable[[int, int], None]  # sentences done, of how many
 def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | None = None) -> Embed:
     """Return a function that embeds with the stage's encoder in this process."""
     from sentdist.learning.encoder.encode import encode
-    from sentdist.learning.encoder.tokens import check_room, tokens_not_pooled, tokens_of_prompt
+    from sentdist.learning.encoder.tokens import check_room, tokens_of_prompt
 
     assert not isinstance(stage.encoder, LexicalSpec), "words alone have no embeddings"
     of, encoder = stage.encoder, frozen_encoder(stage.encoder, context, precision=stage.precision)
@@ -52,9 +51,9 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
     def tokens_behind(prompt: str) -> int:
         if not prompt:
             return 0
-        num_tokens, checkpoint = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
-        check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=checkpoint)
-        return tokens_not_pooled(num_tokens, folder=_folder_of(of, context), pooling=encoder.pooling, checkpoint=checkpoint)
+        num_tokens, name = tokens_of_prompt(encoder.tokenizer, prompt), (of.encoder if isinstance(of, Train) else of).checkpoint
+        check_room(prompt, num_tokens, longest=stage.max_length or encoder.max_length, checkpoint=name)
+        return encoder.tokens_not_pooled(num_tokens, name=name)
 
     def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         return encode(
@@ -70,21 +69,13 @@ def embed_here(stage: Scores, context: Context, *, on_progress: OnProgress | Non
     return embed
 
 
-def _folder_of(encoder: EncoderSpec | Train, context: Context) -> Path:
-    from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-
-    if isinstance(encoder, Train):
-        return folder_of(encoder, context)
-    return find_checkpoint(checkpoint_of(encoder, context), revision=hub_revision(encoder, context))
-
-
 def frozen_encoder(encoder: EncoderSpec | Train, context: Context, *, precision: Precision) -> SentenceEncoder:
     """Load a trained or untouched encoder without dropout, and set the precision of this process."""
     import torch
 
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
     from sentdist.learning.precision import apply_matmul_precision
-    from sentdist.stages.devices import device_of
+    from sentdist.stages.fit import device_of
 
     torch.manual_seed(0)  # an untouched checkpoint may lack the head that its pooling asks for; an untrained one has random weights
     if isinstance(encoder, Train):

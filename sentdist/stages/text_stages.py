@@ -65,7 +65,7 @@ def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
 
 
 def _device(context: Context) -> torch.device:
-    from sentdist.stages.devices import device_of  # brings torch
+    from sentdist.stages.fit import device_of  # brings torch
 
     return device_of(context.runtime)
 

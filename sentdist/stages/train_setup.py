@@ -18,6 +18,7 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.errors import ArtifactLost, SentdistError
 from sentdist.learning.bank import BankReader
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import load_tokenizer
@@ -65,7 +66,7 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
 
 def load_start_tokenizer(stage: Train, context: Context) -> Tokenizer:
     """Load only the tokenizer of `load_encoder`."""
-    return load_tokenizer(start_folder(stage, context))
+    return load_tokenizer(Checkpoint.open(start_folder(stage, context)))
 
 
 def start_folder(stage: Train, context: Context) -> Path:

@@ -136,7 +136,7 @@ class LocalStorage(Storage):
             raise StoreError(where=self._shown, found="a path where no folder can be made", expected=expected, remedy=remedy) from error
 
     def check(self) -> None:
-        if self.was_written and not self._is_there():
+        if self.was_written and not self._staging.is_dir():
             raise StoreError(
                 where=self._shown,
                 found=f"its {STAGING} has disappeared, which every store keeps after the first write",
@@ -230,16 +230,3 @@ class LocalStorage(Storage):
         with self.reading():  # the store may not exist yet
             folder = next(path for path in (self._base, *self._base.parents) if path.is_dir())
             return shutil.disk_usage(folder).free
-
-    def _is_there(self) -> bool:
-        """Check also by an attempt to make the folder: clients of file servers may cache its absence."""
-        if self._staging.is_dir():
-            return True
-        try:
-            self._staging.mkdir()
-        except FileExistsError:
-            return True
-        except FileNotFoundError:
-            return False
-        self._staging.rmdir()
-        return False

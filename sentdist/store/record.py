@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from sentdist.errors import StoreError, near
+from sentdist.errors import StoreError
 from sentdist.recipe.stage import Json, Processes, Purpose, Stage, as_number, label_of, with_current_source_names
 from sentdist.recipe.stages import STAGES
 
@@ -98,7 +98,6 @@ def _seen(path: Path, checksum: FileChecksum) -> _Seen | None:
 
 RECORD = "record.json"
 OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # files of an artifact that only this project reads
-ALIKE = 0.75  # similarity of keys or labels; keys of equal length have some characters in common by chance
 SEAL = "sha256"  # the field of record.json that is not part of the record
 SCHEMA = 1  # raised when older versions must not use new records; the seal must not change, or older versions see damage
 
@@ -235,13 +234,6 @@ def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
     known = list(artifacts)
     found = [one for one in known if one.key.startswith(name) or name in one.record.shown_names]
     return found or [one for one in known if one.record.shown_place.startswith(name) or one.record.place.startswith(name)]
-
-
-def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
-    """Return the place of the artifact with the most similar name or beginning of a key; None if none is similar."""
-    names = {shown: one.record.shown_place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
-    closest = near(name, names, alike=ALIKE)
-    return None if closest is None else names[closest]
 
 
 MOST_HELD = 20_000

@@ -28,7 +28,6 @@ from sentdist.store.record import (
     checksums_below,
     damage_of_content,
     damage_unless_verified,
-    near_artifact,
 )
 from sentdist.store.storage import PlainFiles, Storage, open_root, reading, shown_root, writing
 
@@ -124,9 +123,7 @@ class ArtifactStore:
         if len(found) != 1:
             names = listed([artifact.record.shown_place for artifact in found]) or ("none" if key.strip() else "an empty name")
             where, of = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else ""
-            meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
-            hint = "" if meant is None else f'Did you mean "{meant}"? '
-            remedy = f"{hint}`sentdist list {kind or 'artifacts'}` lists all."
+            remedy = f"`sentdist list {kind or 'artifacts'}` lists all."
             raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=remedy)
         return found[0]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ConfigDict
@@ -117,39 +117,6 @@ def save_sweep(store: ArtifactStore, sweep: SweepRecord) -> str:
     """Write the record of a sweep, unless it is unchanged; return its address."""
     place, text = f"sweeps/{sweep.name}.json", sweep.model_dump_json(indent=1)
     return store.files.uri(place) if store.files.content(place) == text.encode() else store.files.write_text(place, text)
-
-
-def begin_sweep(store: ArtifactStore, sweep: SweepRecord, tell: Callable[[str], None]) -> None:
-    """Save a sweep; pass a line to `tell` if it replaces other finished trials."""
-    if left_out := left_out_line(store, sweep):
-        tell(left_out)
-    save_sweep(store, sweep)
-
-
-def left_out_line(store: ArtifactStore, sweep: SweepRecord) -> str | None:
-    """Return a line if the store's sweep of that name has finished trials that this one lacks; None for none, and for a search.
-
-    Trials of a search are its finalists, which change while it runs.
-
-    Raises:
-        StoreError: the store cannot be read.
-    """
-    try:
-        before = load_sweep(store, sweep.name)
-    except StoreError:  # none of that name, or a damaged one, which will be overwritten
-        return None
-    if "search" in sweep.recipe:
-        return None
-    keys = {trial.key for trial in sweep.trials}
-    gone = [trial for trial in before.trials if trial.key not in keys]
-    scored = store.each_at(before.places[trial.key] for trial in gone)
-    cells = dict.fromkeys(trial.cell for trial, found in zip(gone, scored, strict=True) if found is not None)
-    if not cells:
-        return None
-    return (
-        f"{sweep.name} used to have other trials ({listed(list(cells))}): its report shows only the current ones. Artifacts stay in the "
-        "store; a recipe with another `name` has a separate report."
-    )
 
 
 def sweep_names(store: ArtifactStore) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 from sentdist.cli.application import print_traceback
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
-from sentdist.kernels import fused_attention
+from sentdist.kernels import flat_attention
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
 from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary
@@ -21,8 +21,8 @@ from sentdist.recipe.schema import recipe_schema
 from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import SweepProgress
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.run.progress import SweepProgress
+from sentdist.stages.resolve import FileResolver
 from sentdist.tasks.classification import ClassificationTask
 
 
@@ -52,8 +52,8 @@ def test_only_plain_gpus_run_ahead() -> None:
 
 
 def test_kernels_need_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_attention, "_has_triton", lambda: False)
-    assert fused_attention.why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
+    monkeypatch.setattr(flat_attention, "_has_triton", lambda: False)
+    assert flat_attention.why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
 
 
 def test_progress_of_a_stage_is_its_share_of_steps() -> None:

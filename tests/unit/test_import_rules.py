@@ -23,23 +23,23 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 852,
-    "cli": 1964,
+    "cli": 1953,
     "corpora": 1999,
-    "data": 4226,
+    "data": 4159,
     "evaluation": 2476,
-    "inference": 1992,
-    "kernels": 3621,
-    "learning": 5024,
+    "inference": 1583,
+    "kernels": 3085,
+    "learning": 4741,
     "objectives": 2143,
-    "recipe": 4416,
-    "report": 5061,
-    "run": 7650,
+    "recipe": 4396,
+    "report": 5052,
+    "run": 6490,
     "services": 659,
-    "stages": 3138,
-    "store": 2401,
+    "stages": 3039,
+    "store": 2225,
     "tasks": 1755,
-    "top": 1494,
-    "tracking": 1361,
+    "top": 1489,
+    "tracking": 1359,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
@@ -221,12 +221,12 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.backend", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.search", ("ray", "torch", "mlflow", "transformers")),  # of any driver
+        ("sentdist.run.trials", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
         ("sentdist.tasks.kinds", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
         ("sentdist.stages.scores", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],

@@ -16,7 +16,7 @@ from sentdist.recipe.stages import STAGES, Train
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
 from sentdist.run.resources import stage_demand
-from sentdist.stages.cards import training_card
+from sentdist.stages.train import training_card
 from sentdist.store.record import MissingStage
 from sentdist.tasks.cards import TASKS
 from sentdist.tasks.kinds import KINDS, TASK_KINDS

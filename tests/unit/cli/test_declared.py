@@ -11,17 +11,16 @@ import numpy as np
 import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer
 from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
 from sentdist.errors import EncoderError
-from sentdist.learning.encoder.declared import most_tokens, num_tokens
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.recipe.stage import Json
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
-from tests.support.tiny_encoders import declares_cls, tiny_encoder, word_tokenizer
+from tests.support.tiny_encoders import declares_cls, tiny_encoder
 
 COMMIT = "c" * 40
 
@@ -49,7 +48,7 @@ def test_an_encoder_takes_what_it_declares_and_has_positions_for(tmp_path: Path)
         (tmp_path / "config.json").write_text(json.dumps(config))
         for file, key in {"sentence_bert_config.json": "max_seq_length", "tokenizer_config.json": "model_max_length"}.items():
             (tmp_path / file).write_text(json.dumps({key: declared or 10**30}))
-            assert most_tokens(tmp_path) == tokens, (family, file)
+            assert Checkpoint.open(tmp_path).most_tokens == tokens, (family, file)
             (tmp_path / file).unlink()
 
 
@@ -164,30 +163,3 @@ def test_sentences_are_read_in_lower_case_where_the_folder_asks_for_it(folders: 
     np.testing.assert_array_equal(ours.encode("A Man SINGS"), ours.encode("a man sings"))
     ours.export(tmp_path / "exported")
     np.testing.assert_array_equal(sentdist.Encoder(tmp_path / "exported").encode(sentences), ours.encode(sentences))
-
-
-def write_words(folder: Path) -> None:
-    word_tokenizer(words=("one", "two")).save_pretrained(folder)
-
-
-def write_lines(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "a", "\u2028"]) + "\n")
-
-
-@pytest.mark.parametrize("write", [write_words, write_lines])
-def test_the_files_of_a_tokenizer_list_its_tokens(write: object, tmp_path: Path) -> None:
-    folder = tmp_path / "tokenizer"
-    write(folder)  # type: ignore[operator]
-    assert num_tokens(folder) == len(AutoTokenizer.from_pretrained(folder))
-
-
-def test_the_tokenizer_of_another_model_is_refused_while_planning(tmp_path: Path) -> None:
-    assert num_tokens(tmp_path) is None
-    folder = tiny_encoder(tmp_path / "encoder", "bert")
-    assert num_tokens(folder) == 53
-    word_tokenizer(words=tuple(f"word{number}" for number in range(500))).save_pretrained(folder)
-    reported = CliRunner().invoke(app, ["evaluate", str(folder), "--tasks", "scenes-sts", "--store", str(tmp_path / "store")])
-    assert reported.exit_code == 2 and not (tmp_path / "store").exists()
-    assert f"encoder: {folder}: found a tokenizer of 504 tokens and 53 word embeddings" in reported.stderr

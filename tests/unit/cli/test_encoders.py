@@ -22,7 +22,7 @@ from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderUse
-from sentdist.stages.devices import on_this_machine
+from sentdist.stages.fit import on_this_machine
 from tests.support.tiny_encoders import SENTENCES, WIDTH, tiny_encoder
 
 

@@ -19,7 +19,7 @@ from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan, Trial
 from sentdist.report import page_head, sweep_report
-from sentdist.run import build_recipe
+from sentdist.run import backend
 from sentdist.run.cluster import connection
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
@@ -252,7 +252,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             done.append(("trials", len(asked.trials)))
             return parts
 
-        monkeypatch.setattr(build_recipe, "build_recipe", carried_out)
+        monkeypatch.setattr(backend, "build_recipe", carried_out)
 
         def brought(store: object, tracking: str, name: str, *, failures: dict[str, str]) -> None:
             if is_away:

@@ -16,9 +16,9 @@ import sentdist
 from sentdist.cli import app
 from sentdist.errors import RecipeError
 from sentdist.recipe.recipe import load_recipe
-from sentdist.run.build_recipe import LocalBackend
-from sentdist.run.tuning import Tuning
-from sentdist.stages.planning.planned import place_of, split_commit
+from sentdist.run.backend import LocalBackend
+from sentdist.run.tune import Tuning
+from sentdist.stages.planned import place_of, split_commit
 
 ROOT = Path(__file__).parents[3]
 

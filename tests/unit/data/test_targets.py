@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.tagging import (
-    VALUES,
     FileTargets,
     TargetFacts,
     is_word,
@@ -86,9 +85,6 @@ def test_rows_come_in_the_order_of_the_ids_and_others_are_refused(tmp_path: Path
     for wrong in ([-1], [0, 5]):
         with pytest.raises(DataError, match="targets belong to one corpus"):
             targets.rows(np.array(wrong))
-    np.save(targets.folder / VALUES, np.zeros(2, dtype=np.float32))
-    with pytest.raises(DataError, match="shapes"):
-        FileTargets(targets.folder)
     with (tmp_path / "part.parquet").open("wb") as file:
         write_tags(file, ["the .", "of !"], tagger=ending_tagger, name="test")
     with pytest.raises(DataError, match="no word"):

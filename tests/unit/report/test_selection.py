@@ -16,7 +16,7 @@ from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.store.sweep import SweepRecord, confirmation, load_sweep
 from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.planning import RECIPES, shipped_plan

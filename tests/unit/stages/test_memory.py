@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from sentdist.recipe.corpora.rows import RowsCorpus
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
@@ -17,8 +16,8 @@ from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context
-from sentdist.stages.memory import CUDA_BYTES, NCCL_BYTES, PLAIN, EncoderSize, encoder_size, explain_full_gpu, gpu_bytes, worker_bytes
-from sentdist.stages.planning.resolve import encoder_configuration
+from sentdist.stages.fit import CUDA_BYTES, NCCL_BYTES, PLAIN, EncoderSize, encoder_size, explain_full_gpu, gpu_bytes, worker_bytes
+from sentdist.stages.resolve import encoder_configuration
 from sentdist.store.store import ArtifactStore
 
 GIB = 2**30

@@ -12,7 +12,7 @@ import pytest
 from sentdist.corpora.triples import HeldOutTriples
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.declared import ends_in_normalize
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
@@ -76,7 +76,7 @@ def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
         assert found.names == NAMES and found.vectors.shape == (4, 32) and found.pooling == "mean"
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     ends = {method: folder_of(train_of(finished, method), finished[1]) for method in ("rse", "merged", "rcl_on_rse")}
-    lengths = {method: ends_in_normalize(folder) for method, folder in ends.items()}
+    lengths = {method: Checkpoint.open(folder).is_normalized for method, folder in ends.items()}
     assert lengths == {"rse": False, "merged": True, "rcl_on_rse": False}, "a vector is added to what pooling gives, not to a length of 1"
     for method in ("merged", "rcl_on_rse"):
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))

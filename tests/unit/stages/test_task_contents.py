@@ -11,7 +11,7 @@ from sentdist.recipe.recipe import Recipe, recipe_from_values
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan
-from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
+from sentdist.stages.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.store.store import ArtifactStore
 from sentdist.tasks.kinds import OWN_KINDS
 from sentdist.tasks.task import load_task

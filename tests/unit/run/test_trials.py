@@ -16,21 +16,20 @@ from ray import tune
 from ray.tune.schedulers import TrialScheduler
 
 from sentdist.errors import DataError, ResourceError, StoreError, SweepStopped
+from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
-from sentdist.run import sweep, trials
+from sentdist.run import progress, sweep, trials
 from sentdist.run.client import BoardClient
+from sentdist.run.progress import TrialOutcome
 from sentdist.run.resources import ClusterNodes, Node
-from sentdist.run.searching import on_cluster
-from sentdist.run.searching.on_cluster import NUMBER, RUNG_SCORE, SHARE
 from sentdist.run.submissions import Submission
-from sentdist.run.sweep_end import TrialOutcome
-from sentdist.run.trials import LOST_ACTORS, STOPPED, report_end, take_failure
+from sentdist.run.trials import LOST_ACTORS, RUNG_SCORE, SHARE, STOPPED, report_end, take_failure
 from sentdist.stages.context import Context
 from sentdist.stages.rung_records import RungScore
 from sentdist.store.store import ArtifactStore
 from tests.support.planning import RECIPES, plan_of, shipped_plan, small_recipe
 
-TRIAL = SimpleNamespace(config={NUMBER: 7}, max_failures=3)
+TRIAL = SimpleNamespace(config={"trial": 7}, max_failures=3)
 SCORE = RungScore(**dict.fromkeys(RungScore.__dataclass_fields__, 1))  # type: ignore[arg-type]
 
 
@@ -64,32 +63,20 @@ def _trial(plan: Plan, number: int, **reported: Any) -> Any:
     return SimpleNamespace(config=trials.config_of(plan.trials[number]), last_result=reported, max_failures=LOST_ACTORS)
 
 
-class Search:
-    """A search whose trials do as `does` says; it is given what Tune would have: scheduler, stopper, searcher."""
+def _search(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, does: Callable[[Any, Any], None], *, arrives: Any = None, asked: Any = None
+) -> tuple[Mock, Mock]:
+    """Run a search whose Tune does as `does` says with scheduler and config; return the search and its board."""
+    run, board = Mock(is_time_up=False), Mock(spec=BoardClient)
+    run.arrive.side_effect, run.ask.return_value = arrives, asked
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-        self.conductor, self.board, self.remote, self.kill = Mock(hours_left=None), Mock(spec=BoardClient), Mock(), Mock()
-        self.conductor.planned.recipe.name = "tiny"
-        self.conductor.trial.return_value = SimpleNamespace(rungs=[])
-        self.config: Any = None
-        self.does: Callable[[Any, Any], None] = lambda scheduler, stopper: None
-        self.submission = Submission(context=Context(store=ArtifactStore(folder)), sweep="tiny")
-        monkeypatch.setattr(on_cluster, "BoardClient", lambda *_: self.board)
-        monkeypatch.setattr(on_cluster.ray, "remote", self.remote)
-        monkeypatch.setattr(on_cluster.ray, "kill", self.kill)
-        monkeypatch.setattr(on_cluster, "run_in_tune", self._tune)
+    def run_in_tune(name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
+        does(config, stop)
 
-    def _tune(self, name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
-        self.config = config
-        self.does(config.scheduler, stop)
-
-    def run(self) -> None:
-        on_cluster._fit(self.conductor, self.submission, at_once=3, print_line=lambda line: None)
-
-
-@pytest.fixture
-def search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Search:
-    return Search(monkeypatch, tmp_path / "store")
+    monkeypatch.setattr(trials, "BoardClient", lambda *_: board)
+    monkeypatch.setattr(trials, "run_in_tune", run_in_tune)
+    trials.run_search(run, Submission(context=Context(store=ArtifactStore(folder)), sweep="tiny"), at_once=3)
+    return run, board
 
 
 def _at(share: float) -> dict[str, Any]:
@@ -134,23 +121,35 @@ def test_a_trial_that_fails_is_not_begun_again_and_parts_from_its_board(monkeypa
     assert shown[1:] == [{STOPPED: True}] and take_failure(SimpleNamespace(), shown[1]) is None
 
 
-def test_a_rung_is_counted_once_also_where_its_trial_was_lost_and_began_anew(search: Search) -> None:
+def test_rungs_and_losses_of_trials_are_reported_to_the_search(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, plan: Plan) -> None:
     reported: list[str] = []
+    train = next(stage for stage in plan.stages if isinstance(stage, Train))
 
-    def does(scheduler: Any, stopper: Any) -> None:
-        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3)))
-        search.conductor.trial.return_value = SimpleNamespace(rungs=[SimpleNamespace(share=0.3)])
-        reported.append(scheduler.on_trial_result(None, TRIAL, _at(0.3)))
-        search.conductor.arrive.return_value = False
-        reported.append(scheduler.on_trial_result(None, TRIAL, _at(1.0)))
-        scheduler.on_trial_error(None, TRIAL)  # its process is lost too often
+    def does(config: Any, stop: Any) -> None:
+        found = config.search_alg.suggest("7")
+        assert (found["trial"], found["method"], found["training.epochs"], str(found["training"])) == (7, "one", 2, train.key)
+        reported.extend(config.scheduler.on_trial_result(None, TRIAL, _at(share)) for share in (0.3, 1.0))
+        config.scheduler.on_trial_error(None, TRIAL)  # its process is lost too often
+        assert not stop.stop_all()
 
-    search.does = does
-    search.run()
-    assert [call.args for call in search.conductor.arrive.call_args_list] == [(7, 0.3, SCORE), (7, 1.0, SCORE)]
-    assert reported == [TrialScheduler.CONTINUE, TrialScheduler.CONTINUE, TrialScheduler.STOP]
-    number, error = search.conductor.fail.call_args.args
+    asked = SimpleNamespace(number=7, method="one", suggestion={"training.epochs": 2}, train=train)
+    run, board = _search(monkeypatch, tmp_path, does, arrives=[True, False], asked=asked)
+    assert [call.args for call in run.arrive.call_args_list] == [(7, 0.3, SCORE), (7, 1.0, SCORE)]
+    assert reported == [TrialScheduler.CONTINUE, TrialScheduler.STOP]
+    number, error = run.fail.call_args.args
     assert number == 7 and isinstance(error, ResourceError)
+    board.leave.assert_called_once_with()
+
+
+def test_a_search_ends_with_what_cannot_be_recorded_or_was_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(config: Any, stop: Any) -> None:
+        config.scheduler.on_trial_result(None, TRIAL, _at(0.3))
+        assert stop.stop_all()
+
+    with pytest.raises(StoreError):
+        _search(monkeypatch, tmp_path, full, arrives=StoreError(**SAID))
+    with pytest.raises(SweepStopped):
+        _search(monkeypatch, tmp_path, lambda config, stop: stop("7", {STOPPED: True}))
 
 
 SAID = {"where": "here", "found": "this", "expected": "that", "remedy": "None."}
@@ -170,16 +169,12 @@ class Driver:
         monkeypatch.setattr(sweep, "BoardClient", self.board)
         monkeypatch.setattr(sweep, "printed_events", lambda *_, **__: nullcontext())
         monkeypatch.setattr(sweep, "_build_overlaps", self.overlaps)
-        monkeypatch.setattr(sweep, "size_of", lambda *_: SimpleNamespace(parameters=1, width=8))
+        self.num_parameters = 1
+        for module in (sweep, progress):
+            monkeypatch.setattr(module, "size_of", lambda *_: SimpleNamespace(num_parameters=self.num_parameters))
         monkeypatch.setattr(sweep, "worker_bytes", lambda stage, *_, **__: 1.0)
         monkeypatch.setattr(sweep, "gpu_bytes", lambda stage, *_, **__: 1.0)
-        monkeypatch.setattr(sweep, "disk_estimate", self._estimate)
         monkeypatch.setattr("sentdist.run.trials.run_trials", lambda *given, **more: self.trials(*given, **more))
-        self.least, self.at_once = 0, 0
-
-    def _estimate(self, *_: Any, at_once: int) -> Any:
-        self.at_once = at_once
-        return SimpleNamespace(least=self.least, warning=lambda free: None)
 
     def run(self) -> Any:
         return sweep.run_sweep(self.plan, self.context, tracker=self.tracker, print_line=self.lines.append)
@@ -200,7 +195,7 @@ def _allocated(monkeypatch: pytest.MonkeyPatch, folder: Path, nodes: tuple[Node,
     plan = replace(plan, trials=tuple(trial for trial in plan.trials if trial.method == "fine_tuned"))
     keys = frozenset(stage.key for stage in plan.stages)
     context = Context(store=ArtifactStore(folder / "store"), runtime=plan.recipe.runtime)
-    return sweep.allocate(plan, context, keys, work=sweep._work_of(plan, plan.trials, keys))
+    return sweep.allocate(plan, context, keys)
 
 
 def test_the_runs_of_a_sweep_end_as_it_does(driven: Driver) -> None:
@@ -234,10 +229,9 @@ def test_a_driver_that_is_ended_leaves_its_board_and_says_that_it_was_stopped(er
 
 
 def test_a_store_without_room_is_refused_before_anything_is_begun(driven: Driver) -> None:
-    driven.least = 2**62
+    driven.num_parameters = 2**62
     with pytest.raises(StoreError):
         driven.run()
-    assert driven.at_once == 16, "every training that is at work keeps checkpoints"
     driven.nodes = ClusterNodes(living=(Node(cpus=0.0),))
     with pytest.raises(ResourceError):  # a cluster that can carry nothing
         driven.run()
@@ -256,22 +250,3 @@ def test_what_would_end_on_a_gpu_is_refused_before_it_starts(tmp_path: Path, mon
         found = _allocated(monkeypatch, tmp_path, (Node(cpus=16, gpus=1, gpu_bytes=gib * 2**30),), "runtime.gpus_per_worker=0.1")
         assert found.context.runtime.gpus_per_worker == share
         assert any("A worker takes about" in note for note in found.notes) == (share != 0.1)
-
-
-def test_gpus_for_which_a_recipe_has_no_work_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A training and its scores follow one another, so one seed of a method keeps one GPU busy, whatever the cluster has."""
-    nodes = (Node(cpus=16, gpus=8),)
-    for settings, line in (
-        (["seeds=[0]"], "on 1 GPU(s); 7 GPU(s) idle"),
-        (
-            ["seeds=[0,1]", "runtime.max_concurrent_trials=1", "runtime.workers=2"],
-            "on 2 GPU(s); 6 GPU(s) idle",
-        ),
-    ):
-        assert _allocated(monkeypatch, tmp_path, nodes, *settings).devices == line
-    plan = plan_of(small_recipe(runtime={"engine": "torch"}))
-    keys = frozenset(stage.key for stage in plan.stages)
-    assert sweep.stages_at_once(plan.trials, keys)[0] == 2, "RCL's entropy encoders"
-    context = Context(store=ArtifactStore(tmp_path / "store"), runtime=plan.recipe.runtime)
-    for at_once, line in ((None, "on 8 GPU(s)"), (3, "on 6 GPU(s); 2 GPU(s) idle")):  # of a search
-        assert sweep.allocate(plan, context, keys, work=on_cluster._work_of(plan, at_once)).devices == line

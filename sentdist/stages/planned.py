@@ -26,8 +26,8 @@ from sentdist.recipe.suggestions import PlannedSearch, searched
 from sentdist.recipe.tune_recipe import TuneRequest
 from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.planning.task_contents import contents_of, search_with_contents, with_contents
+from sentdist.stages.resolve import FileResolver
+from sentdist.stages.task_contents import contents_of, search_with_contents, with_contents
 from sentdist.store.store import ArtifactStore
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,14 +13,11 @@ from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.suggestions import PlannedSearch, suggestion_text
 from sentdist.recipe.tune_recipe import search_values, training_values
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.run.build_recipe import Backend, searched
-from sentdist.run.plan_facts import Show, SweepProgress
-from sentdist.run.searching.budgets import steady_clock
-from sentdist.run.searching.conductor import ALL_TRIED
-from sentdist.run.sweep_end import SweepSummary
+from sentdist.run.backend import Backend, searched
+from sentdist.run.progress import Show, SweepProgress, SweepSummary
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import OwnRequest, planned_recipe, planned_search
-from sentdist.store.searches import SearchRecord
+from sentdist.stages.planned import OwnRequest, planned_recipe, planned_search
+from sentdist.store.searches import ALL_TRIED, SearchRecord
 from sentdist.tasks.task import SATURATED
 from sentdist.text import PrintLine
 
@@ -73,7 +71,6 @@ class Tuning:
         data: data root.
         budget_s: seconds from `began` until the deadline; None for the first training only.
         began: start, by `clock`; None for now.
-        clock: returns seconds since 1970; None for `steady_clock()`.
     """
 
     def __init__(
@@ -87,14 +84,14 @@ class Tuning:
         tracking: str | None = None,
         budget_s: float | None = None,
         began: float | None = None,
-        clock: Callable[[], float] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.best: Trained | None = None
         self._request, self._workplace, self._tracking = request, workplace, tracking
         self._store, self._data = store, data
         self._print = print_line
         self._budget = budget_s
-        self._clock = clock or steady_clock()
+        self._clock = clock
         self._began = self._clock() if began is None else began
         self._limit: int | None = None
         self._has_all_tried = False

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
-from sentdist.run import tuning
-from sentdist.run.build_recipe import LocalBackend
-from sentdist.run.tuning import Settings, Tuning
+from sentdist.run import tune
+from sentdist.run.backend import LocalBackend
+from sentdist.run.tune import Settings, Tuning
 
 BUDGET = 480.0
 DEFAULT, OTHER = Settings(method="contrastive"), Settings(method="contrastive", suggestion={"training.epochs": 3})
@@ -67,7 +67,7 @@ def test_the_time_is_used_and_kept() -> None:
         expected = {str(DEFAULT): default_s, str(OTHER): 2.5 * default_s}
         found = Pretended(expected=expected, really=really, chooses=chooses, tried_after=tried_after)
         found.run()
-        spent = found.now + found._scoring_s + tuning.REPORT_S + tuning.FOR_REPORT * BUDGET
+        spent = found.now + found._scoring_s + tune.REPORT_S + tune.FOR_REPORT * BUDGET
         assert spent <= 1.05 * BUDGET
         assert spent >= 0.9 * BUDGET or found.searched == tried_after, "unless nothing is left to try and no seed more would end in time"
         assert found.searched >= min(tried_after, 0.2 * BUDGET)

@@ -20,19 +20,7 @@ from sentdist.data.tables import find_table
 from sentdist.errors import HUB_ANSWERS_WITHIN_S, DataError, EncoderError, RecipeError, hub_trouble, near
 from sentdist.families import configured, family_of, has_unread_decoder, why_padded
 from sentdist.files import read_json_object, reading
-from sentdist.learning.encoder.declared import (
-    DECLARATIONS,
-    OF_SENTENCES,
-    check_can_embed,
-    check_has_embeddings,
-    declared_pooling,
-    dense_width,
-    lacks_mask_token,
-    modules,
-    most_tokens,
-    num_tokens,
-    prompts_left_out,
-)
+from sentdist.learning.encoder.declared import DECLARATIONS, OF_SENTENCES, Checkpoint
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS, check_has_no_revision
 from sentdist.recipe.resolver import OwnPin, Pin
 from sentdist.recipe.specs import EncoderSpec, OwnFileSection
@@ -71,7 +59,7 @@ def digest_of_encoder(folder: Path, where: str) -> EncoderDigest:
 
 def _further_files(folder: Path) -> list[Path]:
     beside = [path for path in folder.iterdir() if path.name in FURTHER or path.suffix == ".model"]
-    own = {folder / module["path"] for module in modules(folder)} - {folder}
+    own = {module.folder for module in Checkpoint.open(folder).modules} - {folder}
     behind = [path for place in own if place.is_dir() for path in place.iterdir() if path.name == "config.json" or path.suffix in WEIGHTS]
     return sorted([*beside, *behind])
 
@@ -133,7 +121,7 @@ class FileResolver:
         if asked not in self._seen:
             self._seen[asked] = self._pin_encoder(checkpoint, revision, where)
             folder = _folder_here(checkpoint) or self._from_hub.get((checkpoint, revision or ""))
-            if not self.adds_prompts and folder is not None and (left_out := prompts_left_out(folder)):
+            if not self.adds_prompts and folder is not None and (left_out := Checkpoint.open(folder).prompts_left_out):
                 self.notes.append(f"encoder {checkpoint}: {left_out}")
         return self._seen[asked]
 
@@ -142,7 +130,7 @@ class FileResolver:
         found = _folder_here(checkpoint)
         if found is None and revision is not None:
             found = self._on_hub(checkpoint, revision, where="encoder.checkpoint")
-        return None if found is None else declared_pooling(found)
+        return None if found is None else Checkpoint.open(found).pooling
 
     def is_retrieval(self, name: str) -> bool:
         """Return whether a source is a retrieval collection; raise DataError if only some of its three tables exist."""
@@ -219,13 +207,13 @@ class FileResolver:
             check_has_no_revision(checkpoint, revision)
             digest = digest_of_encoder(folder, where).whole
             self.folders[digest] = str(folder.absolute())
-            _check_files(folder, where)
+            Checkpoint.open(folder).check_can_embed(where=f"{where}: {folder}")
             return _pinned(folder.absolute().name, digest, folder)
         if revision is None or not COMMIT.fullmatch(revision):
             raise _unpinned(checkpoint, revision, where)
         found = self._on_hub(checkpoint, revision, where)
         if found is not None:
-            _check_files(found, where)
+            Checkpoint.open(found).check_can_embed(where=f"{where}: {found}")
         return _pinned(checkpoint, revision, found)
 
     def _on_hub(self, name: str, revision: str, where: str) -> Path | None:
@@ -326,25 +314,17 @@ def _configuration(folder: Path | None) -> dict[str, object]:
 
 def _pinned(name: str, revision: str, folder: Path | None) -> Pin:
     """Pin of an encoder with its width, depth and longest input, where its files give them."""
-    values = _configuration(folder)
+    values, found = _configuration(folder), None if folder is None else Checkpoint.open(folder)
     return Pin(
         name=name,
         revision=revision,
         width=configured(values, "width"),
-        dense_width=None if folder is None else dense_width(folder),
+        dense_width=None if found is None else found.dense_width,
         num_layers=configured(values, "num_layers"),
-        most_tokens=None if folder is None else most_tokens(folder),
+        most_tokens=None if found is None else found.most_tokens,
         may_drop_heads=why_padded(values) is None,
         may_recompute_layers=family_of(values).may_recompute_layers,
-        has_mask_token=folder is None or not lacks_mask_token(folder),
+        has_mask_token=found is None or not found.lacks_mask_token,
         shares_layers="num_hidden_groups" in values,
         has_decoder=has_unread_decoder(values),
     )
-
-
-def _check_files(folder: Path, where: str) -> None:
-    """Raise EncoderError if the files show that embeddings would be wrong or that the tokenizer belongs to another model."""
-    check_can_embed(folder, where=f"{where}: {folder}")
-    tokens, embeddings = num_tokens(folder), configured(_configuration(folder), "num_tokens")
-    if tokens is not None and embeddings is not None:
-        check_has_embeddings(tokens, embeddings, where=f"{where}: {folder}")
