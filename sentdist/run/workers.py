@@ -22,7 +22,7 @@ from sentdist.store.store import Artifact
 LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second
 GRACE_S = 0.5  # an idle group waits this long even if others wait for room: requests follow the last answer
 CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to end a group
-MAX_COMING = 8  # processes on CPUs that start at once; Ray starts them where there is room
+MAX_COMING = 32  # processes on CPUs that wait for room at once; an autoscaler sees them
 
 
 @dataclass(frozen=True, kw_only=True)
