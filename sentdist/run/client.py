@@ -27,7 +27,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.text import PrintLine
 
 BOARDS = "sentdist-board-"  # prefix of their names
-CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
+CALLS_AT_ONCE = 20_000  # to a board: one for each request and each group, two for each process that uses it
 FRESH_BOARDS = 3  # boards that may die during one request
 MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; more mean a faulty disk
 LEAVE_S = 30.0  # that a driver waits for its work to end; the board ends it in any case

@@ -186,10 +186,10 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
         case None:
             raise TypeError(f"{stage.kind}.built_by is not implemented")
         # One group trains, embeds banks and makes targets, so that all share its start-up; hence the same demand, GPUs included.
-        case "group" | "pool" if runtime.most_workers > 1 or (stage.built_by == "group" and runtime.engine == "deepspeed"):
+        case "group" | "shards" if runtime.most_workers > 1 or (stage.built_by == "group" and runtime.engine == "deepspeed"):
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if runtime.workers_may_change else None
             return replace(worker_demand(runtime), way="group", change=change)
-        case "one" | "pool" | "group":
+        case "one" | "shards" | "group":
             demand = replace(worker_demand(runtime), workers=1, is_alone=stage.built_by == "group")
             return demand if stage.uses_gpu else replace(demand, num_gpus=0.0, gpu_type=None)
 
