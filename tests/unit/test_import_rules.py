@@ -24,21 +24,21 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 BUDGETS: dict[str, int] = {
     "api": 852,
     "cli": 1953,
-    "corpora": 1999,
-    "data": 4159,
+    "corpora": 1998,
+    "data": 4102,
     "evaluation": 2476,
     "inference": 1583,
     "kernels": 3085,
     "learning": 4741,
     "objectives": 2143,
-    "recipe": 4396,
+    "recipe": 3634,
     "report": 5052,
     "run": 6490,
     "services": 659,
-    "stages": 3039,
+    "stages": 3033,
     "store": 2225,
     "tasks": 1755,
-    "top": 1489,
+    "top": 1496,
     "tracking": 1359,
 }
 
@@ -49,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     **{module: set() for module in FOR_ALL},
     "kernels": set(),
     "objectives": {"learning", "kernels"},  # only where a loss is made: see below
-    "recipe": {"objectives", "corpora", "tasks"},
+    "recipe": 3699{"objectives", "corpora", "tasks"},
     "tasks": {"corpora", "recipe", "learning", "data", "evaluation"},  # of recipe: specs
     "corpora": {"objectives", "recipe", "tasks", "data", "learning"},  # of recipe: stage, specs, resolver, on which its kinds are built
     "store": {"corpora", "recipe", "tasks"},
