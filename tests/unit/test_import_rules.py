@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2143,
     "recipe": 3601,
     "report": 5038,
-    "run": 6499,
+    "run": 6383,
     "services": 659,
     "stages": 2966,
     "store": 2159,
