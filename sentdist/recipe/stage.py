@@ -30,10 +30,10 @@ class Stage(Frozen):
 
     kind: ClassVar[str]
     revision: ClassVar[int]  # raised when the meaning of a stage changes while its fields do not
-    purpose: ClassVar[Purpose]  # "training": part of making an encoder, counts as cost of a trial; "scores"; "aside": in no plan
-    speed_of: ClassVar[str | None]  # kind of stage whose finished artifacts forecast the work of this one; None: no forecast
+    purpose: ClassVar[Purpose] = "aside"  # "training": part of making an encoder, counts as cost of a trial; "scores"; "aside": in no plan
+    speed_of: ClassVar[str | None] = None  # kind of stage whose finished artifacts forecast the work of this one; None: no forecast
     # Who builds it on a cluster: "one" process; a "group" of all workers; "shards": a group if it has several workers. None: who needs it.
-    built_by: ClassVar[Processes | None]
+    built_by: ClassVar[Processes | None] = None
 
     @cached_property
     def key(self) -> str:
@@ -56,7 +56,7 @@ class Stage(Frozen):
     @property
     def precision_used(self) -> str | None:
         """Precision in which the stage's encoder computes; None without an encoder."""
-        raise TypeError(f"{self.kind}.precision_used is not implemented")
+        return None
 
     @property
     def uses_gpu(self) -> bool:
