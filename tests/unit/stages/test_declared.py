@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 import yaml
 from sentence_transformers import SentenceTransformer
-from transformers import AutoTokenizer
 from typer.testing import CliRunner, Result
 
 import sentdist
 from sentdist.cli import app
 from sentdist.errors import EncoderError
 from sentdist.learning.encoder.declared import most_tokens, num_tokens
-from sentdist.recipe.stage import Json
 from sentdist.stages.planning.resolve import FileResolver
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import declares_cls, tiny_encoder, word_tokenizer
@@ -66,25 +64,6 @@ def test_a_recipe_names_a_pooling_that_is_not_the_mean_and_no_length_without_pos
         assert call(*words, "--set", "encoder.pooling=cls", "--set", f"{field}=30").exit_code == 0
         refused = call(*words, "--set", "encoder.pooling=cls", "--set", f"{field}=31")
         assert refused.exit_code == 2 and f"{field}: found 31, but encoder takes at most 30" in refused.stderr, refused.output
-
-
-@pytest.mark.parametrize(
-    ("family", "changes", "field"),
-    [
-        ("albert", {"training": {"batch_size": 8, "max_length": 20, "layer_decay": 0.5}}, "training.layer_decay"),
-        ("deberta-v2", {"methods": {"m": {"objective": {"name": "info_nce"}, "regularizers": {"drophead": 0.2}}}, "baseline": None}, "regularizers.drophead"),
-        ("albert", {"runtime": {"recompute_layers": True}}, "runtime.recompute_layers"),
-    ],
-)  # fmt: skip
-def test_what_a_family_of_encoders_cannot_do_is_refused_while_planning(
-    family: str, changes: dict[str, Json], field: str, tmp_path: Path
-) -> None:
-    """Not by the first training, which may come hours later."""
-    data = write_data(tmp_path / "data")
-    for name, code in ((family, 2), ("bert", 0)):
-        (tmp_path / "r.yaml").write_text(yaml.safe_dump(tiny_values(tiny_encoder(tmp_path / name, name), **changes)))
-        answer = call("plan", tmp_path / "r.yaml", "--data", data, "--store", tmp_path / "store")
-        assert answer.exit_code == code and (f"{field}: found" in answer.output and family in answer.output) == (code == 2), answer.output
 
 
 def _hub_that(monkeypatch: pytest.MonkeyPatch, answer: str | Exception) -> list[str]:
@@ -164,23 +143,6 @@ def test_sentences_are_read_in_lower_case_where_the_folder_asks_for_it(folders: 
     np.testing.assert_array_equal(ours.encode("A Man SINGS"), ours.encode("a man sings"))
     ours.export(tmp_path / "exported")
     np.testing.assert_array_equal(sentdist.Encoder(tmp_path / "exported").encode(sentences), ours.encode(sentences))
-
-
-def write_words(folder: Path) -> None:
-    word_tokenizer(words=("one", "two")).save_pretrained(folder)
-
-
-def write_lines(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
-    (folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "a", "\u2028"]) + "\n")
-
-
-@pytest.mark.parametrize("write", [write_words, write_lines])
-def test_the_files_of_a_tokenizer_list_its_tokens(write: object, tmp_path: Path) -> None:
-    folder = tmp_path / "tokenizer"
-    write(folder)  # type: ignore[operator]
-    assert num_tokens(folder) == len(AutoTokenizer.from_pretrained(folder))
 
 
 def test_the_tokenizer_of_another_model_is_refused_while_planning(tmp_path: Path) -> None:
