@@ -34,7 +34,7 @@ class Family:
     drops_within: bool = False  # dropout also between the matrices of the feed-forward layer
     may_recompute_layers: bool = True  # in the backward pass, by transformers; SentenceEncoder.recompute_layers asks the class itself
     most_tokens: int | None = None  # length in pretraining, if files give no length and there is no table of positions
-    own_code: Literal["mpnet", "t5"] | None = None  # the module of learning/encoder that adapts a loaded model
+    own_code: Literal["mpnet", "t5"] | None = None  # how learning/encoder/pretrained.py adapts a loaded model
     defaults: Mapping[str, object] = field(default_factory=dict)  # values of fields read here that a config.json leaves out
     looks_both_ways_if_asked: bool = False  # a decoder that `use_bidirectional_attention` makes an encoder, also without padding
     padding_token: int | None = None  # from which positions are numbered, regardless of `pad_token_id`
@@ -50,15 +50,7 @@ _GATED = replace(_ROTATED, is_gated=True)
 _DECODER = replace(_GATED, is_decoder=True)
 _WITH_WINDOWS = replace(_DECODER, defaults={"sliding_window": 4096})
 _WITH_WINDOWS_IF_ASKED = replace(_DECODER, defaults={"use_sliding_window": False, "sliding_window": 4096})
-_T5 = Family(
-    is_flat=True,
-    is_read_without_decoder=True,
-    positions="distances",
-    adds_distances=True,
-    drops_within=True,
-    most_tokens=512,
-    own_code="t5",
-)
+_T5 = Family(is_read_without_decoder=True, positions="distances", adds_distances=True, drops_within=True, most_tokens=512, own_code="t5")
 _MT5 = replace(_T5, defaults={"feed_forward_proj": "gated-gelu"})
 _PADDED_BERT = replace(_BERT, is_flat=False)
 _PADDED_ROBERTA = replace(_ROBERTA, is_flat=False)
@@ -67,6 +59,7 @@ _PADDED_ROBERTA = replace(_ROBERTA, is_flat=False)
 FAMILIES: Mapping[str, Family] = {
     "albert": replace(_BERT, may_recompute_layers=False),
     "bert": _BERT,
+    "big_bird": Family(refused="its attention in blocks depends on the longest sentence of a batch"),
     "camembert": _ROBERTA,
     "canine": Family(refused="it reads characters and has no vocabulary"),
     "convbert": Family(refused="its convolutions read padding"),
@@ -97,11 +90,13 @@ FAMILIES: Mapping[str, Family] = {
     "ministral": _WITH_WINDOWS,
     "ministral3": _DECODER,
     "mistral": _WITH_WINDOWS,
+    "mobilebert": Family(refused="its last token reads the padding"),
     "modernbert": _GATED,
     "modernbert-decoder": replace(_DECODER, defaults={"sliding_window": 64}),
     "mpnet": Family(is_flat=True, positions="table_behind_padding", adds_distances=True, padding_token=1, own_code="mpnet"),
     "mra": Family(refused="its attention is zero unless its CUDA kernels are built"),
     "mt5": _MT5,
+    "new": Family(refused="its code comes with the checkpoint and never runs here; the same weights exist with model_type gte"),
     "nomic_bert": _GATED,
     "nystromformer": Family(refused="its attention's landmarks are means that include padding"),
     "olmo2": _DECODER,
@@ -116,7 +111,7 @@ FAMILIES: Mapping[str, Family] = {
     "smollm3": _WITH_WINDOWS_IF_ASKED,
     "squeezebert": Family(refused="it cannot run without its pooler, which embeddings do not use"),
     "t5": _T5,
-    "umt5": replace(_MT5, is_flat=False),
+    "umt5": _MT5,
     "xlm": Family(may_recompute_layers=False),
     "xlm-roberta": _ROBERTA,
     "xlm-roberta-xl": _ROBERTA,

@@ -1,9 +1,8 @@
-"""What searches are worth and cost: `python -m rayjobs.benchmarks.searches lattice|killed|machinery|on-ray --store DIR [--data DIR]`.
+"""What searches are worth and cost: `python -m rayjobs.benchmarks.searches lattice|killed|machinery --store DIR [--data DIR]`.
 
 lattice: every point of a small lattice is trained; searches over it are then replayed from its stages, with many seeds of the searcher.
 killed: a search whose process is killed at random moments and submitted again, beside one left alone.
 machinery: processor time of a search that is not training: all trainings are pretended.
-on-ray: the same on a cluster of this machine, all its processes counted; Ray, Tune, the board and the store do what they always do.
 """
 
 from __future__ import annotations
@@ -14,10 +13,8 @@ import os
 import random
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -27,18 +24,17 @@ from scipy import stats
 
 from rayjobs.benchmarks import out_file
 from sentdist.recipe.recipe import recipe_from_values
-from sentdist.recipe.stage import Json, Stage
-from sentdist.recipe.stages import Rung, Train
-from sentdist.run.build_stage import build_stage
-from sentdist.run.searching import conductor, in_process
-from sentdist.run.searching.in_process import search_in_process
-from sentdist.run.submissions import EventSink, Submission
+from sentdist.recipe.stage import Json
+from sentdist.recipe.stages import Train
+from sentdist.run import local, search
+from sentdist.run.local import search_in_process
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_search
+from sentdist.stages.planned import planned_search
 from sentdist.stages.rung_records import RungScore
-from sentdist.store.searches import SearchRecord, find_search, load_search
-from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.store.searches import SearchRecord, find_search
+from sentdist.store.store import ArtifactStore
 from sentdist.text import PrintLine, markdown_table
+from sentdist.tracking.tracker import Tracker
 
 POINT = 0.1  # of a dev score × 100: what counts as the same
 BUDGETS = (5, 10, 15, 20, 30)  # trials at which searchers are compared
@@ -49,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run one of them and print what it found."""
     parser = argparse.ArgumentParser(prog="python -m rayjobs.benchmarks.searches", description=(__doc__ or "").partition("\n\n")[2],
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("what", choices=["lattice", "killed", "machinery", "on-ray"])
+    parser.add_argument("what", choices=["lattice", "killed", "machinery"])
     parser.add_argument("--store", type=Path, required=True)
     parser.add_argument("--data", type=Path, default=os.environ.get("SENTDIST_DATA"))
     parser.add_argument("--seeds", type=int, default=20, help="lattice: of the searcher")
-    parser.add_argument("--trials", type=int, default=100, help="machinery, on-ray")
+    parser.add_argument("--trials", type=int, default=100, help="machinery")
     parser.add_argument("--out", type=out_file, help="also write it there")
     asked = parser.parse_args(argv)
     match asked.what:
@@ -61,8 +57,6 @@ def main(argv: Sequence[str] | None = None) -> None:
             said = lattice(asked.store, asked.data, num_seeds=asked.seeds)
         case "killed":
             said = killed(asked.store, random.Random(0))
-        case "on-ray":
-            said = on_ray(asked.store, num_trials=asked.trials)
         case _:
             said = machinery(asked.store, num_trials=asked.trials)
     print(said)
@@ -107,7 +101,9 @@ def lattice_values(name: str, **search: Json) -> dict[str, Json]:
 
 def _searched(store: Path, data: Path | None, name: str, *, print_line: PrintLine = lambda line: None, **search: Json) -> SearchRecord:
     values = lattice_values(f"{name}-{search['seed']}" if "seed" in search else name, **search)
-    return search_in_process(*planned_search(recipe_from_values(values, where=name), store=str(store), data=data), print_line=print_line)
+    return search_in_process(
+        *planned_search(recipe_from_values(values, where=name), store=str(store), data=data), Tracker(), print_line=print_line
+    )
 
 
 def bests(record: SearchRecord) -> list[float]:
@@ -117,7 +113,7 @@ def bests(record: SearchRecord) -> list[float]:
 
 
 def sentences(record: SearchRecord) -> int:
-    """Trained on until the last rung of each trial, whoever paid for it."""
+    """Trained on until the last rung of each trial."""
     return sum(trial.rungs[-1].sentences for trial in record.trials if trial.rungs)
 
 
@@ -197,10 +193,12 @@ def killed(store: Path, draw: random.Random, *, times: int = 3) -> str:
             moments.append(moment)
         finished |= _records(store / "killed", known=finished)
     _submit(values, store / "killed").wait()
-    found = {name: load_search(ArtifactStore(store / name), "killed") for name in ("alone", "killed")}
+    found = {name: find_search(ArtifactStore(store / name), "killed") for name in ("alone", "killed")}
     counts = {name: len(_records(store / name)) for name in found}
     again = sum(changed != finished.get(place, changed) for place, changed in _records(store / "killed").items())
-    return killed_page(found["alone"], found["killed"], moments=moments, counts=counts, num_finished=len(finished), num_again=again)
+    alone, other = found["alone"], found["killed"]
+    assert alone is not None and other is not None
+    return killed_page(alone, other, moments=moments, counts=counts, num_finished=len(finished), num_again=again)
 
 
 def killed_page(
@@ -211,12 +209,11 @@ def killed_page(
         (one.number, one.suggestion, one.dev, one.cells) for one in other.finalists
     ]
     trials = [{one.number: (one.suggestion, one.state, one.dev) for one in record.trials} for record in (alone, other)]
-    paid = [key for trial in other.trials for rung in trial.rungs for key in rung.paid_for]
     return (
         f"Killed {len(moments)} times, after {', '.join(f'{moment:.0f}' for moment in moments)} s: finalists and their dev scores "
         f"{'the same' if same else 'DIFFER'}, all {len(alone.trials)} trials {'the same' if trials[0] == trials[1] else 'DIFFER'}. Stages "
         f"in the store at the end: {counts['alone']} and {counts['killed']}; of {num_finished} that were finished when it was killed "
-        f"{num_again} were built again; {len(paid)} stages paid for, {len(paid) - len(set(paid))} of them twice. Sentences trained on: "
+        f"{num_again} were built again; Sentences trained on: "
         f"{alone.spent_sentences:,} and {other.spent_sentences:,}."
     )
 
@@ -251,8 +248,8 @@ def _pretended(store: Path, num_trials: int, suggest: str) -> float:
     planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
     if find_search(context.store, "machinery") is not None:
         raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
-    with patch.object(conductor, "rung_score", _rung_score), patch.object(in_process, "rung_score", _rung_score):
-        record = search_in_process(planned, context, print_line=lambda line: None)
+    with patch.object(local, "rung_score", _rung_score), patch.object(search, "rung_score", _rung_score):
+        record = search_in_process(planned, context, Tracker(), print_line=lambda line: None)
     assert len(record.trials) == num_trials
     return time.process_time() - started
 
@@ -272,94 +269,6 @@ def machinery_page(found: Mapping[str, Mapping[int, float]]) -> str:
     ]
     header = ["searcher", "trials", "processor s", "ms a trial", f"share, trials of {TRIAL_S:.0f} s"]
     return "Suggest, plan, decide, note (two rungs, the best half go on); nothing is trained:\n\n" + markdown_table(header, rows)
-
-
-def on_ray(store: Path, *, num_trials: int) -> str:
-    """Two searches with trainings pretended, a quarter of the trials and all of them: what the difference took is the price of a trial."""
-    took = {num: _search_on_ray(store / str(num), num) for num in (num_trials // 4, num_trials)}
-    return on_ray_page(took)
-
-
-def _search_on_ray(store: Path, num_trials: int) -> tuple[float, float]:
-    """Processor seconds of all processes of a cluster: until it is up, and of the search."""
-    from sentdist.run.cluster.address import own_cluster
-    from sentdist.run.searching import on_cluster
-
-    values = tiny_values("machinery", {}, suggest="tpe", samples=num_trials)
-    planned, context = planned_search(recipe_from_values(values, where="machinery"), store=str(store))
-    if find_search(context.store, "machinery") is not None:
-        raise SystemExit(f"{store}: holds a search already, which would only be replayed; name an empty folder")
-    with ProcessorTime() as spent, own_cluster(cpus=2):
-        up = spent.seconds
-        with patch.object(on_cluster, "build_stage", pretended_stage):
-            record = on_cluster.search_on_cluster(planned, context, print_line=lambda line: None)
-        assert len(record.trials) == num_trials
-        return up, spent.seconds - up
-
-
-def pretended_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    """As `build_stage`, but a training takes no time: its artifact says that it was scored."""
-    if not isinstance(stage, Train | Rung):
-        return build_stage(stage, submission, sink)
-    share, store = stage.share if isinstance(stage, Rung) else 1.0, submission.context.store
-    points = [(step, 50 + int(stage.whole.key[:4], 16) / 6553.6) for step in (2, 4) if step <= 4 * share]
-    results: dict[str, Json] = {
-        "step": points[-1][0], "num_steps": points[-1][0], "num_steps_planned": 4, "seconds_total": TRIAL_S * share,
-        "dev_history": [[step, dev] for step, dev in points],
-    }  # fmt: skip
-    with store.staged() as folder:
-        (folder / "history.jsonl").write_text("".join(json.dumps({"step": step, "dev_score": dev}) + "\n" for step, dev in points))
-        return store.commit(stage, folder, seconds=TRIAL_S, runtime={}, environment={}, results=results)
-
-
-class ProcessorTime:
-    """Seconds of processor time of this process and its descendants, also of those that have ended (Linux). Use it as a context."""
-
-    def __init__(self) -> None:
-        self._of_pid: dict[int, float] = {}
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
-
-    def __enter__(self) -> ProcessorTime:
-        self._look()
-        self._before = sum(self._of_pid.values())
-        self._thread.start()
-        return self
-
-    def __exit__(self, *of_error: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    @property
-    def seconds(self) -> float:
-        """Since the context was entered."""
-        self._look()
-        return sum(self._of_pid.values()) - self._before
-
-    def _follow(self) -> None:
-        while not self._is_over.wait(0.2):
-            self._look()
-
-    def _look(self) -> None:
-        found: dict[int, tuple[int, float]] = {}
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):  # it has ended
-                fields = stat.read_text().rpartition(")")[2].split()
-                found[int(stat.parent.name)] = int(fields[1]), (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-        mine = {os.getpid()}
-        while more := {pid for pid, (parent, _) in found.items() if parent in mine} - mine:
-            mine |= more
-        for pid in mine:
-            self._of_pid[pid] = max(found.get(pid, (0, 0.0))[1], self._of_pid.get(pid, 0.0))
-
-
-def on_ray_page(took: Mapping[int, tuple[float, float]]) -> str:
-    """took: number of trials -> seconds until the cluster was up, seconds of the search."""
-    rows = [[str(num), f"{up:.1f}", f"{seconds:.1f}", f"{100 * seconds / (num * TRIAL_S):.2f} %"] for num, (up, seconds) in took.items()]
-    (few, (_, less)), (many, (_, more)) = sorted(took.items())
-    each = (more - less) / (many - few)
-    table = markdown_table(["trials", "cluster starts, s", "search, s", f"share, trials of {TRIAL_S:.0f} s"], rows)
-    return f"Processor time of a search on Ray whose trainings take no time:\n\n{table}\n\nOne trial more: {each:.2f} s."
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from sentdist.run.client import BoardClient
 from sentdist.run.cluster.connection import connect
 from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planned import planned_recipe
 
 ROWS, BATCH_SIZE = 256, 32
 STEPS = ROWS // BATCH_SIZE

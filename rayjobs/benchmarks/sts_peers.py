@@ -22,11 +22,11 @@ from sentdist.recipe.evaluation import evaluation_of
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.scores.build import build_scores
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.sts import LoadedSts
+from sentdist.stages.resolve import FileResolver
+from sentdist.stages.scores import build_scores
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.sts import LoadedSts
+from sentdist.tasks.task import load_task
 
 PRECISIONS = ("fp32", "bf16")
 

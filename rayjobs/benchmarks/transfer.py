@@ -22,11 +22,10 @@ from sentdist.evaluation.classification import pair_features
 from sentdist.evaluation.linear_models import senteval_cross_validated, senteval_split
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.recipe.recipe_tasks import pinned_task
-from sentdist.recipe.task_kinds import ClassificationTask
-from sentdist.recipe.tasks import TASK_GROUPS
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.tasks.classification import LoadedClassification, load_classification
+from sentdist.recipe.tasks import pinned_task
+from sentdist.stages.resolve import FileResolver
+from sentdist.tasks.cards import TASK_GROUPS
+from sentdist.tasks.classification import ClassificationTask, LoadedClassification
 
 
 @dataclass(kw_only=True)
@@ -78,7 +77,7 @@ def _compared(name: str, data: Path, kept: Path | None, seed: int) -> tuple[tupl
     """Accuracy and seconds of ours, and of theirs."""
     task = pinned_task(name, FileResolver(data_root=data))
     assert isinstance(task, ClassificationTask) and task.classifier == "senteval"
-    loaded = load_classification(task, data)
+    loaded = task.load(data, {})
     embeddings = _embeddings(loaded, kept)
     features = pair_features(*np.split(embeddings, 2)) if len(task.columns) == 2 else embeddings
     return _timed(lambda: _ours(loaded, features, seed)), _timed(lambda: _by_senteval(loaded, features, seed))

@@ -29,4 +29,4 @@ from sentdist.errors import StoreError as StoreError
 from sentdist.errors import TrainingDiverged as TrainingDiverged
 from sentdist.recipe.recipe import Recipe as Recipe
 from sentdist.recipe.unroll import Plan as Plan
-from sentdist.run.build_recipe import Outcome as Outcome
+from sentdist.run.backend import Outcome as Outcome

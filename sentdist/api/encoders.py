@@ -333,7 +333,7 @@ def card_of(
 
     licence: None: that of a packaged base model.
     """
-    from sentdist.learning.encoder.declared import ends_in_normalize
+    from sentdist.learning.encoder.declared import Checkpoint
     from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
     from sentdist.learning.encoder.write_folder import language_of
     from sentdist.report.encoder_card import encoder_card
@@ -343,7 +343,7 @@ def card_of(
     base, licence = (None, licence) if packaged is None else (packaged.hub_id, licence or packaged.licence)
     return encoder_card(
         store, trained, name=name, licence=licence, language=language_of(folder),
-        has_unit_length=ends_in_normalize(folder), base=base, scored_as=scored_as, num_seeds=num_seeds,
+        has_unit_length=Checkpoint.open(folder).is_normalized, base=base, scored_as=scored_as, num_seeds=num_seeds,
     )  # fmt: skip
 
 

@@ -14,15 +14,15 @@ from sentdist.errors import DataError, counted, typed
 from sentdist.inference.opening import data_root, open_store, store_root
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.unroll import Plan, check_takes_effect
-from sentdist.run.build_recipe import Outcome, outcomes
+from sentdist.run.backend import Outcome, outcomes
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
     from sentdist.recipe.stage import Json
     from sentdist.recipe.stages import Scores
     from sentdist.report.evaluated import Verdict
-    from sentdist.run.tuning import Trained
-    from sentdist.stages.planning.planned import OwnRequest
+    from sentdist.run.tune import Trained
+    from sentdist.stages.planned import OwnRequest
     from sentdist.store.store import Artifact, ArtifactStore
 
 
@@ -44,7 +44,7 @@ def plan(recipe: AnyRecipe, *, overrides: Sequence[str] = (), store: Place = Non
         RecipeError, DataError, EncoderError: mistakes that can be found before any work; a recipe with `search`, which chooses its trials
             as it runs.
     """
-    from sentdist.stages.planning.planned import planned_trials
+    from sentdist.stages.planned import planned_trials
 
     return planned_trials(_recipe(recipe, overrides), store=store_root(store), data=data_root(data))[0]
 
@@ -82,13 +82,13 @@ def sweep(
 
 
 def _build(recipe: Recipe, store: Place, data: Place, print_line: PrintLine) -> list[Outcome]:
-    from sentdist.stages.planning.planned import requested
+    from sentdist.stages.planned import requested
 
     found = data_root(data)
     place = store_root(store)
     asked, context = requested(recipe, store=place, data=found)  # before torch is loaded, to report mistakes at once
 
-    from sentdist.run.build_recipe import LocalBackend, build_recipe
+    from sentdist.run.backend import LocalBackend, build_recipe
 
     for line in asked.notes if isinstance(asked, Plan) else ():
         print_line(line)
@@ -165,7 +165,7 @@ def train(
         encoder = sentdist.Encoder(trained.folder)
     """
     from sentdist.inference.opening import parse_encoder
-    from sentdist.stages.planning.planned import own_request
+    from sentdist.stages.planned import own_request
 
     named: dict[str, Json] = {role: found if isinstance(found, str) else [*found] for role, found in (columns or {}).items()}
     request = own_request(
@@ -177,8 +177,8 @@ def train(
 
 def trained_here(request: OwnRequest, *, out: Place, store: str | None, data: Path | None, print_line: PrintLine) -> TrainedEncoder:
     """Run the training of a request in this process and write its encoder."""
-    from sentdist.run.build_recipe import LocalBackend
-    from sentdist.run.tuning import Tuning
+    from sentdist.run.backend import LocalBackend
+    from sentdist.run.tune import Tuning
 
     for line in (*request.pin.notes, *request.resolver.notes, can_show(request)):
         print_line(line)
@@ -205,8 +205,8 @@ def hand_over(trained: Trained, request: OwnRequest, out: Path, *, store: str | 
     from sentdist.api.encoders import card_of
     from sentdist.recipe.specs import EncoderSpec
     from sentdist.recipe.stages import Train
-    from sentdist.recipe.task_names import own_test_names
     from sentdist.report.evaluated import compared_measures, scored, verdict
+    from sentdist.tasks.names import own_test_names
 
     opened, asked = open_store(store), request.asked
     artifacts = [
@@ -249,7 +249,7 @@ def _scores_of(folder: Path, pooling: str, trained: Trained, request: OwnRequest
     """The stage of scores of the encoder in a folder on the test rows of these trainings, built in this process."""
     from sentdist.recipe.recipe import recipe_from_values
     from sentdist.stages.local import build_all
-    from sentdist.stages.planning.planned import planned_recipe
+    from sentdist.stages.planned import planned_recipe
 
     values = trained.plan.recipe.model_dump(exclude_unset=True) | {"methods": {"encoder": {}}, "baseline": "encoder", "seeds": [0]}
     values["encoder"] = {"checkpoint": str(folder), "pooling": pooling}

@@ -12,7 +12,7 @@ from sentdist.errors import DataError
 from sentdist.inference.opening import data_root, open_store
 from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.specs import AskedPrompts
-from sentdist.run.build_recipe import numbers
+from sentdist.run.backend import numbers
 
 if TYPE_CHECKING:
     from sentdist.inference.planned_scores import PlannedScores

@@ -120,7 +120,7 @@ def _loaded(use: EncoderUse, runtime: Runtime | None) -> LoadedEncoder:
 def _devices_here() -> str:
     """The device of this process, and idle ones with the reason."""
     from sentdist.recipe.sections import Runtime
-    from sentdist.stages.devices import on_this_machine
+    from sentdist.stages.fit import on_this_machine
 
     return on_this_machine(Runtime())[1]
 
@@ -197,7 +197,6 @@ def search(
     num_rows = look_through(texts) if texts is not None and embeddings is None else 0  # without encoding, the check would take as long
 
     from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, TileReader, embed_queries, search_here
-    from sentdist.learning.encoder.declared import ranks_otherwise
     from sentdist.run.sharing import shared_out
 
     mapped = None if embeddings is None else embeddings.absolute()  # for workers, which run in another folder
@@ -225,7 +224,7 @@ def search(
             for done in steps:
                 advance(done)
     print_notes_on(loaded, texts)
-    if (measure := ranks_otherwise(loaded.folder)) and not weights:
+    if (measure := loaded.encoder.checkpoint.ranks_otherwise) and not weights:
         print_notes(f"In sentence-transformers the encoder uses {measure}; this ranking is by cosine, which ignores lengths.")
     _print_hits(asked, [result.hits(number, left_out) for number in range(len(asked))], output)
     searched_for = f"{counted(result.nearest.num_documents, 'sentence')} searched for {counted(len(asked), 'query', 'queries')}"
@@ -291,7 +290,7 @@ def export(
         return
 
     from sentdist.api.encoders import as_trained, export_encoder
-    from sentdist.learning.encoder.declared import ends_in_normalize, named_prompts
+    from sentdist.learning.encoder.declared import Checkpoint
     from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 
     assert out is not None, "checked above"
@@ -299,7 +298,7 @@ def export(
     folder = find_checkpoint(use.checkpoint, revision=use.revision)  # before torch is loaded, to report mistakes at once
     if not onnx:
         export_encoder(use, out, open_store(store))
-        length = "; its embeddings have length 1" if ends_in_normalize(out) else ""
+        length = "; its embeddings have length 1" if Checkpoint.open(out).is_normalized else ""
         typer.echo(f'{out}: load it with SentenceTransformer("{out}"){length}')
         return
     from sentdist.inference.export import export_graph
@@ -309,7 +308,7 @@ def export(
         f"{out}/model.onnx: input_ids and attention_mask in, sentence_embedding out; embeddings agree to {difference:.0e} of their "
         "largest number"
     )
-    if any(named_prompts(folder)[0].values()):
+    if any(Checkpoint.open(folder).prompts.values()):
         typer.echo("The graph does not include the encoder's prompts: add them before sentences.")
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     from sentdist.recipe.suggestions import PlannedSearch
     from sentdist.recipe.unroll import Plan
-    from sentdist.run.build_recipe import Backend, BuiltPlan
+    from sentdist.run.backend import Backend, BuiltPlan
     from sentdist.stages.context import Context
     from sentdist.store.garbage import Forecast
     from sentdist.store.store import ArtifactStore
@@ -48,8 +47,7 @@ def plan(
     """
     from sentdist.recipe.schema import keep_schema_of
     from sentdist.recipe.unroll import Plan
-    from sentdist.run.plan_facts import disk_estimate, plan_facts
-    from sentdist.store.garbage import forecast
+    from sentdist.store.garbage import forecast, plan_facts
 
     is_json = output == "json"
     unrolled, context = _planned(recipe, overrides or [], store, data, is_quiet=is_json)
@@ -65,16 +63,13 @@ def plan(
         return
     ahead = forecast(unrolled, context.store)
     if is_json:
-        print_json(asdict(plan_facts(unrolled, context, ahead)))
+        print_json(plan_facts(unrolled, ahead))
         return
     console = open_console()
     console.print(_stage_table(unrolled, ahead))
     mentions, distinct = (sum(getattr(kind, name) for kind in ahead.kinds) for name in ("mentions", "distinct"))
     console.print(f"Trials mention {mentions} stages, {distinct} differ: sharing saves {ahead.saved}.")
     console.print(ahead.work_left, highlight=False)
-    to_build = frozenset(stage.key for stage in unrolled.stages) - ahead.finished
-    if to_build:
-        console.print(disk_estimate(unrolled, context, to_build).line(context.store.free_bytes()), highlight=False)
     if fresh := unrolled.recipe.confirm_seeds:
         chosen = f"Then the cell chosen on dev and the baseline are trained with {counted(fresh, 'fresh seed')} (confirm_seeds)"
         console.print(f"{chosen}: not counted above.", markup=False, highlight=False)
@@ -207,7 +202,7 @@ def _planned(
     """The plan of a recipe, or its search. is_quiet: print notes on stderr."""
     from sentdist.recipe.recipe import Recipe
     from sentdist.recipe.unroll import Plan, check_takes_effect
-    from sentdist.stages.planning.planned import requested
+    from sentdist.stages.planned import requested
 
     loaded = Recipe.load(recipe, overrides)
     check_takes_effect(loaded, overrides)
@@ -219,7 +214,7 @@ def _planned(
 def build_within(asked: Plan | PlannedSearch, context: Context, data: Path | None) -> None:
     """Build in this process and print the results. data: the data root, also for confirmations."""
     from sentdist.machine import end_on_sigterm
-    from sentdist.run.build_recipe import LocalBackend
+    from sentdist.run.backend import LocalBackend
     from sentdist.tracking.server import check_address
 
     end_on_sigterm()
@@ -240,7 +235,7 @@ def _built(
     asked: Plan | PlannedSearch, context: Context, data: Path | None, workplace: Backend, *, tracking: str | None
 ) -> list[BuiltPlan]:
     """Run `build_recipe`, with progress and tables of results."""
-    from sentdist.run.build_recipe import build_recipe
+    from sentdist.run.backend import build_recipe
 
     done = []
     for one in build_recipe(asked, context, data, workplace, print_line=typer.echo, display=live_display, tracking=tracking):
@@ -254,7 +249,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
 
     reports: write a report, and register the best encoder in MLflow.
     """
-    from sentdist.run.build_recipe import RayBackend
+    from sentdist.run.backend import RayBackend
     from sentdist.run.cluster.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:

@@ -188,9 +188,9 @@ def _objectives(store: str | None) -> Rows:
 
 def _tasks(store: str | None) -> Rows:
     """The tasks by kind, each kind with the format of a user's data; then the groups."""
-    from sentdist.recipe.task_kinds import TASK_KINDS
-    from sentdist.recipe.task_names import OWN
-    from sentdist.recipe.tasks import TASK_GROUPS, TASKS
+    from sentdist.tasks.cards import TASK_GROUPS, TASKS
+    from sentdist.tasks.kinds import TASK_KINDS
+    from sentdist.tasks.names import OWN
 
     for kind in TASK_KINDS.values():
         for name, card in TASKS.items():

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
 
     from sentdist.recipe.suggestions import PlannedSearch
-    from sentdist.run.build_recipe import BuiltPlan, FinishedSearch
-    from sentdist.run.plan_facts import Show, SweepProgress
+    from sentdist.run.backend import BuiltPlan, FinishedSearch
+    from sentdist.run.progress import Show, SweepProgress
     from sentdist.stages.context import Context
     from sentdist.store.store import ArtifactStore
 
@@ -83,12 +83,11 @@ def terminal_page(markdown: str) -> Markdown:
 
 
 def print_space(planned: PlannedSearch, context: Context) -> None:
-    """Print a search's space and number of trials for each method, and the time of one trial."""
-    from sentdist.run.build_recipe import finalists_line
-    from sentdist.run.searching.budgets import Forecasts
+    """Print a search's space, and the number and size of trials of each method."""
+    from sentdist.recipe.stage import topological
     from sentdist.store.searches import find_search
 
-    search, forecasts, console = planned.search, Forecasts(planned, context.store), open_console()
+    search, console = planned.search, open_console()
     table = empty_table(f"{planned.recipe.name}: a search by {search.suggest}", "method", "trials", "fields", "values")
     for method in planned.methods:
         trials = planned.num_trials(method)
@@ -101,12 +100,9 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
         rungs = " and ".join(f"{100 * share:g} %" for share in search.shares)
         console.print(f"Trainings are compared after {rungs}; the best {100 * search.halving.keep:.0f} % go on.", highlight=False)
     for method in planned.methods:
-        train = planned.train(method, planned.first(method))
-        seconds = forecasts.seconds(train)
-        took = "speed not known yet" if seconds is None else f"about {duration(seconds)}"
-        sentences = forecasts.sentences(train)
-        console.print(f"One trial of {method}: {sentences:,} sentences to train on, {took}.", highlight=False, soft_wrap=True)
-    console.print(finalists_line(planned, context), highlight=False, soft_wrap=True)
+        trainings = [stage for stage in topological((planned.train(method, planned.first(method)),)) if stage.kind == "train"]
+        sentences = sum(stage.num_sentences(planned.rows) for stage in trainings)
+        console.print(f"One trial of {method}: {sentences:,} sentences to train on.", highlight=False, soft_wrap=True)
     for note in planned.notes:
         console.print(note, highlight=False, soft_wrap=True)
     before = find_search(context.store, planned.recipe.name)
@@ -117,7 +113,6 @@ def print_space(planned: PlannedSearch, context: Context) -> None:
 def print_choice(found: FinishedSearch) -> None:
     """Print the settings chosen on dev for each method, and their cost."""
     from sentdist.recipe.suggestions import suggestion_text
-    from sentdist.run.searching.conductor import without_finalist
 
     planned, record = found.planned, found.record
     table = empty_table(
@@ -132,18 +127,14 @@ def print_choice(found: FinishedSearch) -> None:
             str(finalist.place),
             suggestion_text(finalist.suggestion),
             f"{finalist.dev:.2f}",
-            f"{trials[finalist.number].paid_s:.0f} s",
+            f"{trials[finalist.number].seconds:.0f} s",
             ", ".join(one for one in ended if not one.startswith("0 ")) if finalist.place == 1 else "",
-            f"{sum(one.paid_s for one in of_method):.0f} s" if finalist.place == 1 else "",
+            f"{sum(one.seconds for one in of_method):.0f} s" if finalist.place == 1 else "",
         )
     open_console().print(table)
     for method in planned.methods:
         if not any(finalist.method == method for finalist in record.finalists):
-            typer.echo(without_finalist(method, planned, record))
-
-
-MOST_SEARCHED = 1000  # texts that are embedded twice for an example of hits: seconds on a laptop's CPU
-NUM_HITS = 3
+            typer.echo(f"{method}: no trial came to its end, so nothing is chosen, and it is not compared.")
 
 
 def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
@@ -166,7 +157,6 @@ def print_outcome(done: BuiltPlan, store: ArtifactStore) -> None:
 def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
     """Print next steps and an example of the gain; exit with code 1 if anything failed."""
     print_next(done[0].name, context.store)
-    print_hits(done[0].name, context)
     if not all(one.is_well for one in done):
         raise typer.Exit(1)
 
@@ -174,8 +164,7 @@ def print_end(done: Sequence[BuiltPlan], context: Context) -> None:
 def print_next(name: str, store: ArtifactStore) -> None:
     """Print the choice on dev, its encoder, warnings (no gain, no test) and the next commands."""
     from sentdist.report.page_head import no_gain, no_tests
-    from sentdist.store.chosen import cells_by_dev
-    from sentdist.store.sweep import load_sweep
+    from sentdist.store.sweep import cells_by_dev, load_sweep
 
     sweep = load_sweep(store, name)
     records = sweep.records(store)
@@ -200,35 +189,6 @@ def print_next(name: str, store: ArtifactStore) -> None:
         ]
     where = "" if open_store(None).shown == store.shown else f" --store {shlex.quote(store.shown)}"
     print_notes("Next:" if commands else "", *(f"  {command}{where}" for command in commands), err=False)
-
-
-def print_hits(name: str, context: Context) -> None:
-    """Print the texts nearest to one test query before and after training, if the gain is significant and the collection is small.
-
-    It is the first query whose nearest text is relevant after training and was not before: an example, no evidence.
-    """
-    from sentdist.recipe.stages import Scores
-    from sentdist.report.page_head import gain_over_untouched
-    from sentdist.store.record import restored
-    from sentdist.store.sweep import load_sweep
-
-    sweep = load_sweep(context.store, name)
-    gain = gain_over_untouched(sweep, context.store)
-    if gain is None or not gain.is_shown:
-        return
-
-    from sentdist.stages.scores.embed_sentences import shown_hits
-
-    trials = {gain.untouched.cell: gain.untouched, gain.chosen.label: gain.chosen.best}
-    records = sweep.records(context.store)
-    stages = {label: stage for label, trial in trials.items() if isinstance(stage := restored(trial.key, records), Scores)}
-    hits = shown_hits(stages, context, num_hits=NUM_HITS, most_documents=MOST_SEARCHED)
-    if hits is not None:
-        typer.echo(f"An example of {hits.task}, nearest first, * marks relevant texts: {hits.query}")
-        for label, found in hits.found.items():
-            typer.echo(f"  {label}")
-            for text, is_relevant in found:
-                typer.echo(f"    {'*' if is_relevant else ' '} {text}")
 
 
 def bring_to_mlflow(done: Sequence[BuiltPlan], store: ArtifactStore, tracking: str) -> None:

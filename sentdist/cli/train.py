@@ -18,8 +18,8 @@ from sentdist.inference.opening import data_root, open_store, parse_encoder, sto
 if TYPE_CHECKING:
     from sentdist.api.recipes import TrainedEncoder
     from sentdist.recipe.stage import Json
-    from sentdist.run.tuning import Tuning
-    from sentdist.stages.planning.planned import OwnRequest
+    from sentdist.run.tune import Tuning
+    from sentdist.stages.planned import OwnRequest
 
 
 START_KEYS = "ENCODER?key=value&… with keys revision, pooling, max_length (tokens of a text, by default 128)"
@@ -75,7 +75,7 @@ def train(
     whether the encoder is better on them than the untouched one. `tune` also tries other settings.
     """
     from sentdist.api.recipes import trained_here
-    from sentdist.stages.planning.planned import own_request
+    from sentdist.stages.planned import own_request
 
     data, fields = data_root(None), corpus_fields(columns=columns, encoding=encoding)
     request = own_request(file, command="train", fields=fields, encoders=[parse_encoder(encoder)], data=data)
@@ -130,14 +130,14 @@ def tune(
     trained with more seeds until the budget ends; the average of their weights is written, with its score on test rows. Ctrl-C writes the
     best finished encoder; the same command continues the search.
     """
-    began = time.time()
+    began = time.monotonic()
     from sentdist.api.recipes import can_show
     from sentdist.machine import end_on_sigterm
     from sentdist.recipe.recipe import recipe_text
     from sentdist.recipe.tune_recipe import hours_of, search_values
-    from sentdist.run.build_recipe import LocalBackend, RayBackend
-    from sentdist.run.tuning import Tuning
-    from sentdist.stages.planning.planned import own_request
+    from sentdist.run.backend import LocalBackend, RayBackend
+    from sentdist.run.tune import Tuning
+    from sentdist.stages.planned import own_request
 
     hours, encoders = hours_of(budget), [parse_encoder(one) for one in encoder or ["minilm-l6"]]
     data, fields = data_root(None), corpus_fields(columns=columns, encoding=encoding)
@@ -151,7 +151,7 @@ def tune(
     end = began + 3600 * hours
 
     def print_line(line: str) -> None:
-        minutes, seconds = divmod(max(0, round(end - time.time())), 60)
+        minutes, seconds = divmod(max(0, round(end - time.monotonic())), 60)
         typer.echo(f"{minutes}:{seconds:02} left  {line}")
 
     tracking = None if local else os.environ.get("MLFLOW_TRACKING_URI")
@@ -185,7 +185,7 @@ def _hand_over(tuning: Tuning, request: OwnRequest, folder: Path, *, local: bool
     from sentdist.api.recipes import hand_over
     from sentdist.recipe.recipe import recipe_text
     from sentdist.report.sweep_report import report_sweep
-    from sentdist.run.build_recipe import BuiltPlan
+    from sentdist.run.backend import BuiltPlan
 
     trained, opened = tuning.finished(), open_store(store)
     if trained is None:

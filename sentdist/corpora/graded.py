@@ -10,8 +10,9 @@ from pydantic import Field, model_validator
 from sentdist.corpora.kind import CorpusStage, CorpusTable, PinnedPart, Planning, Reading, Section, SourceSection, pinned
 from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import Labels
-from sentdist.recipe.specs import OwnRows, Task
+from sentdist.recipe.specs import OwnRows
 from sentdist.recipe.stage import Json, slug
+from sentdist.tasks.sts import StsTask
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +47,7 @@ class GradedCorpus(CorpusStage):
     parts: Annotated[tuple[GradedPart, ...], Field(min_length=1)]
     rounding: Rounding = "half_even"  # of scores, to the grid of labels
     spacing: Spacing = 1.0  # of the grid
-    without: tuple[Task, ...] = ()  # tasks whose pairs are left out of the training
+    without: tuple[StsTask, ...] = ()  # tasks whose pairs are left out of the training
     limit: Annotated[int, Field(ge=1)] | None = None
     limit_seed: int = 0
 
@@ -167,7 +168,7 @@ def _by_label(labels: np.ndarray) -> dict[str, Json]:
     return {f"{value:g}": count for value, count in zip(values.tolist(), counts.tolist(), strict=True)}
 
 
-def _pairs_of(task: Task, reading: Reading) -> list[tuple[str, str]]:
+def _pairs_of(task: StsTask, reading: Reading) -> list[tuple[str, str]]:
     from sentdist.data.checked_rows import read_pairs
     from sentdist.data.sources import check_pinned
 

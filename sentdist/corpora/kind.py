@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from sentdist.frozen import Frozen
 from sentdist.objectives.objective_spec import Labels
 from sentdist.recipe.resolver import Pin, Resolver
-from sentdist.recipe.specs import Fold, OwnRows, Task
+from sentdist.recipe.specs import Fold, OwnRows
 from sentdist.recipe.stage import Json, Processes, Purpose, Stage
+from sentdist.tasks.sts import StsTask
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,7 @@ class Planning:
 
     resolver: Resolver
     fold: Fold | None  # None without cross-validation
-    pairs_of: Callable[[Sequence[str], str], tuple[Task, ...]]  # `RecipeTasks.graded_pairs`
+    pairs_of: Callable[[Sequence[str], str], tuple[StsTask, ...]]  # `RecipeTasks.graded_pairs`
 
 
 class SourceSection(Frozen):

@@ -256,6 +256,7 @@ def _opened(name: str, parts: TableFiles | None, changed: tuple[int, ...], own: 
         raise changed_since_planning(f"{name} ({parts.files[0]})", revision)
     else:
         table = parts.read()
+    assert own.shape != "faq", "a shape of records of 0.4"
     rows = file_rows(name, table, Layout(shape=own.shape, columns=own.columns, group=own.group, split=own.split))
     sides = sides_of_file(name, rows, own, revision)
     if digest_of_sides(sides) != own.sides:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
+from sentdist.data.sampler import MAX_DRAWS, drawn_rows, random_words, shuffled
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 
@@ -112,13 +112,16 @@ def group_by_premise(
         limit: number of rows, drawn with `limit_seed` in order; negatives are still drawn from all premises.
 
     Raises:
-        DataError: absent columns, counts below 1, no premise with enough hypotheses, or too few sentences to draw from.
+        DataError: no premise with enough hypotheses, or too few sentences to draw from.
     """
-    _check(rows, num_positives, num_negatives, at_least, augmented_fraction)
     hypotheses = _hypotheses(rows)
     entailments_P, contradictions_P = hypotheses.counts(0), hypotheses.counts(1)
-    with_enough = _with_enough(entailments_P, contradictions_P, at_least)
-    groups = _limited(with_enough, limit, limit_seed)
+    with_enough = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
+    if len(with_enough) == 0:
+        found = f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}"
+        remedy = "Use a source with repeated premises and one row per hypothesis, or lower the numbers."
+        raise DataError(where="premises", found=found, expected="at least one", remedy=remedy)
+    groups = with_enough[drawn_rows(len(with_enough), limit, seed=limit_seed)]
     entailed_GP = _drawn(hypotheses, 0, groups, num_positives, seed)
     positives_GP = entailed_GP.copy()
     if fill == "copies":
@@ -143,35 +146,10 @@ def group_by_premise(
         with_contradictions=_at_least_each(contradictions_P),
         with_both=_at_least_each(np.minimum(entailments_P, contradictions_P)),
     )
-    return _table(hypotheses, groups, positives, negatives_GQ), facts
-
-
-def _with_enough(entailments_P: np.ndarray, contradictions_P: np.ndarray, at_least: int) -> np.ndarray:
-    """(G,) premises with at least that many of each."""
-    groups = np.flatnonzero((entailments_P >= at_least) & (contradictions_P >= at_least))
-    if len(groups) == 0:
-        found = f"no premise with {at_least} entailments and {at_least} contradictions among {len(entailments_P)}"
-        remedy = "Use a source with repeated premises and one row per hypothesis, or lower the numbers."
-        raise DataError(where="premises", found=found, expected="at least one", remedy=remedy)
-    return groups
-
-
-def _limited(groups: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
-
-    if limit is None or limit >= len(groups):
-        return groups
-    return np.sort(groups[shuffled(len(groups), seed=seed, stream="limit")[:limit]])
-
-
-def _table(found: _Hypotheses, groups: np.ndarray, positives: Sequence[pa.Array], negatives_GQ: np.ndarray) -> pa.Table:
-
-    return pa.table(
-        {
-            "anchor": found.strings.take(pa.array(found.premises[groups])),
-            **{f"positive_{number + 1}": column for number, column in enumerate(positives)},
-            **{f"negative_{number + 1}": found.strings.take(pa.array(column)) for number, column in enumerate(negatives_GQ.T)},
-        }
-    )
+    columns = {"anchor": hypotheses.strings.take(pa.array(hypotheses.premises[groups]))}
+    columns |= {f"positive_{number}": column for number, column in enumerate(positives, start=1)}
+    columns |= {f"negative_{number}": hypotheses.strings.take(pa.array(column)) for number, column in enumerate(negatives_GQ.T, start=1)}
+    return pa.table(columns), facts
 
 
 def counted_premises(rows: pa.Table) -> dict[str, int]:
@@ -328,15 +306,3 @@ def _filled_positives(
 
 def _at_least_each(counts: np.ndarray) -> tuple[int, ...]:
     return tuple(int(np.count_nonzero(counts >= number)) for number in range(1, COUNTED_TO + 1))
-
-
-def _check(rows: pa.Table, num_positives: int, num_negatives: int, at_least: int, augmented_fraction: float) -> None:
-    check_columns("premises", rows.column_names, COLUMNS)
-    for name, count in (("num_positives", num_positives), ("num_negatives", num_negatives), ("at_least", at_least)):
-        if count < 1:
-            raise DataError(
-                where=f"premises.{name}", found=str(count), expected="at least 1", remedy="An anchor needs a positive and a negative."
-            )
-    if not 0 <= augmented_fraction <= 1:
-        remedy = "It is the share of missing positives that are augmented; the others are copies of the anchor."
-        raise DataError(where="premises.augmented_fraction", found=str(augmented_fraction), expected="a share from 0 to 1", remedy=remedy)

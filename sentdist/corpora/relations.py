@@ -1,4 +1,4 @@
-"""The corpus of triples of several relations, with hard negatives drawn within each relation, and the task of ranking links."""
+"""The corpus of triples of several relations, with hard negatives drawn within each relation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from sentdist.corpora.kind import CorpusStage, CorpusTable, PinnedPart, Planning, Reading, Section, SourceSection, pinned
 from sentdist.frozen import NAME, Count, Frozen
-from sentdist.recipe.stage import slug
+from sentdist.recipe.stage import Json, slug
 
 if TYPE_CHECKING:
     from sentdist.corpora.triples import RelationSource
@@ -98,7 +98,7 @@ class RelationalCorpus(CorpusStage):
 
         sources = relation_sources(self.relations, reading)
         found = join_relations(sources, cap_rule=self.cap_rule, held_out=self.held_out, seed=self.seed)
-        facts = {"relations": {name: asdict(count) for name, count in found.counts.items()}}
+        facts: dict[str, Json] = {"relations": {name: asdict(count) for name, count in found.counts.items()}}
         return CorpusTable(table=found.table, columns=("anchor", "positive", "negative"), values=("relation",), facts=facts)
 
 
@@ -117,19 +117,6 @@ def relation_sources(parts: Sequence[RelationPart], reading: Reading) -> list[Re
         )
         for part in parts
     ]
-
-
-class LinkTask(Frozen):
-    """Rank the tails of triples that a relational corpus has held out for test (RSE, arXiv 2212.08802, Table 7)."""
-
-    name: Literal["links"] = "links"
-    kind: Literal["links"] = "links"
-    source: str  # a short name of the relations, and the key of the corpus that held the triples out
-    revision: str
-    relations: tuple[RelationPart, ...]
-    held_out: Count
-    seed: int
-    pool: Pool = "relation"
 
 
 class RelationFileSection(SourceSection):
@@ -199,12 +186,3 @@ class LinksSection(Frozen):
 
     corpus: str | None = None  # a name under `corpora`; None: the recipe's corpus
     pool: Pool = "relation"  # rank among the tails of the relation, or of all relations
-
-
-def link_task(corpus: RelationalCorpus, pool: Pool) -> LinkTask:
-    """Return the task on the held-out triples of a corpus, whose `held_out` must be above 0; its revision is the key of the corpus."""
-    parts = tuple(part.model_copy(update={"cap": None}) for part in corpus.relations)  # a cap does not change what is held out
-    uncapped = corpus.model_copy(update={"relations": parts})
-    return LinkTask(
-        source=f"relations/{uncapped.label}", revision=corpus.key, relations=parts, held_out=corpus.held_out, seed=corpus.seed, pool=pool
-    )

@@ -11,7 +11,7 @@ from sentdist.errors import RecipeError
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import Fold, OwnRows
 from sentdist.recipe.stage import slug
-from sentdist.recipe.tasks import TASKS
+from sentdist.tasks.cards import TASKS
 
 Documents = Literal["answer", "question", "question_answer"]
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from sentdist.data import mirror
 from sentdist.data.sampler import digest_u64, random_words
-from sentdist.errors import DataError, first_line
+from sentdist.errors import DataError
 from sentdist.files import reading
 
 if TYPE_CHECKING:
@@ -34,13 +34,8 @@ def nltk_folder(data_root: Path | None) -> Path | None:
 
 def nltk_bytes(place: PathPointer, file: str) -> bytes:
     """Return the content of a file of a data set; raise DataError if it cannot be read."""
-    from nltk.data import FileSystemPathPointer
-
     with reading(None, where=f"{place}/{file}", expected="a file of NLTK's", remedy="Fetch the data set again with nltk.downloader."):
-        pointer = place.join(file)
-        path = Path(pointer.path) if isinstance(pointer, FileSystemPathPointer) else None
-        with reading(path, where=f"{place}/{file}", expected="a file of NLTK's"), pointer.open() as stream:
-            content: bytes = stream.read()
+        content: bytes = place.join(file).open().read()
     return content
 
 
@@ -79,7 +74,6 @@ def delete_words(sentences: Sequence[str], *, fraction: float = 0.1, seed: int =
     Words are separated by whitespace; equal sentences at different places lose different words. SupMPN deletes 10 % with NLPAug, whose
     rounding this is. Source: Dehghan and Amasyali 2022, Appendix A.1 (RD).
     """
-    _check(fraction, "delete_words")
     return [_without(sentence, place, fraction, seed) for place, sentence in enumerate(sentences)]
 
 
@@ -96,9 +90,8 @@ def replace_synonyms(sentences: Sequence[str], *, fraction: float = 0.2, seed: i
     Raises:
         DataError: WordNet is absent.
     """
-    _check(fraction, "replace_synonyms")
-    synonyms = _Synonyms(folder)
-    return [_reworded(sentence, place, fraction, seed, synonyms) for place, sentence in enumerate(sentences)]
+    _wordnet(folder)
+    return [_reworded(sentence, place, fraction, seed, folder) for place, sentence in enumerate(sentences)]
 
 
 def wordnet_revision(folder: Path | None = None) -> str:
@@ -121,13 +114,13 @@ def _without(sentence: str, place: int, fraction: float, seed: int) -> str:
     return " ".join(word for number, word in enumerate(words) if number not in dropped)
 
 
-def _reworded(sentence: str, place: int, fraction: float, seed: int, synonyms: _Synonyms) -> str:
+def _reworded(sentence: str, place: int, fraction: float, seed: int, folder: Path | None) -> str:
     words = sentence.split()
-    known = [number for number, word in enumerate(words) if synonyms.of(word.strip(PUNCTUATION).lower())]
+    known = [number for number, word in enumerate(words) if _synonyms(word.strip(PUNCTUATION).lower(), folder)]
     for choice in _some_places(len(known), min(_share(fraction, len(words)), len(known)), seed, f"replace {place}"):
         number = known[choice]
         core = words[number].strip(PUNCTUATION)
-        others = synonyms.of(core.lower())
+        others = _synonyms(core.lower(), folder)
         synonym = others[digest_u64(seed, "synonym", place, number) % len(others)]
         if core[0].isupper():
             synonym = synonym[0].upper() + synonym[1:]
@@ -135,23 +128,13 @@ def _reworded(sentence: str, place: int, fraction: float, seed: int, synonyms: _
     return " ".join(words) if known else sentence
 
 
-class _Synonyms:
-    """The other lemmas of a word's synsets, cached."""
-
-    def __init__(self, folder: Path | None) -> None:
-        self._wordnet = _wordnet(folder)
-        self._known: dict[str, tuple[str, ...]] = {}
-
-    def of(self, word: str) -> tuple[str, ...]:
-        if word not in self._known:
-            self._known[word] = self._look_up(word)
-        return self._known[word]
-
-    def _look_up(self, word: str) -> tuple[str, ...]:
-        if not word.isalpha() or word in FUNCTION_WORDS:
-            return ()
-        lemmas = (name.replace("_", " ") for synset in self._wordnet.synsets(word) for name in synset.lemma_names())
-        return tuple(dict.fromkeys(lemma for lemma in lemmas if lemma.lower() != word))
+@cache
+def _synonyms(word: str, folder: Path | None) -> tuple[str, ...]:
+    """The other lemmas of a word's synsets."""
+    if not word.isalpha() or word in FUNCTION_WORDS:
+        return ()
+    lemmas = (name.replace("_", " ") for synset in _wordnet(folder).synsets(word) for name in synset.lemma_names())
+    return tuple(dict.fromkeys(lemma for lemma in lemmas if lemma.lower() != word))
 
 
 @cache
@@ -159,14 +142,12 @@ def _wordnet(folder: Path | None) -> WordNetCorpusReader:
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     place = find_nltk("corpora/wordnet", folder=folder)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="The multilingual functions")  # only English is used
-            return WordNetCorpusReader(place, None)
-    except Exception as error:  # NLTK's parser raises various errors
-        found = f"a WordNet that cannot be read ({first_line(error)})"
-        remedy = "Fetch it again with `python -m nltk.downloader wordnet`."
-        raise DataError(where=str(place), found=found, expected="WordNet in NLTK's format", remedy=remedy) from error
+    with (
+        reading(None, where=str(place), expected="WordNet in NLTK's format", remedy="Fetch it again with nltk.downloader."),
+        warnings.catch_warnings(),
+    ):
+        warnings.filterwarnings("ignore", message="The multilingual functions")  # only English is used
+        return WordNetCorpusReader(place, None)
 
 
 def _some_places(count: int, num_chosen: int, seed: int, stream: str) -> list[int]:
@@ -177,9 +158,3 @@ def _some_places(count: int, num_chosen: int, seed: int, stream: str) -> list[in
 
 def _share(fraction: float, num_words: int) -> int:
     return max(1, int(fraction * num_words))
-
-
-def _check(fraction: float, where: str) -> None:
-    if not 0 < fraction <= 1:
-        remedy = "The paper uses 0.1 and 0.2."
-        raise DataError(where=f"{where}.fraction", found=str(fraction), expected="a share of the words above 0, at most 1", remedy=remedy)

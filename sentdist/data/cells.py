@@ -35,18 +35,13 @@ def row_name(row: int) -> str:
     return f"row {row + 1:,}"
 
 
-def text_in(cell: object, *, where: str, row: int, column: str) -> str:
-    """Return the text of a cell, "" for None; raise DataError for other types."""
+def text_in(cell: object, *, where: str, row: int, column: str, may_be_empty: bool = True) -> str:
+    """Return the text of a cell, "" for None; raise DataError for other types, and for a blank text unless it may be empty."""
     if cell is not None and not isinstance(cell, str):
         remedy = ROW_FOR_EACH if isinstance(cell, list) else "Correct the row, or name another column."
         raise DataError(where=where, found=f"{column} {brief(cell)} in {row_name(row)}", expected="a text", remedy=remedy)
-    return cell or ""
-
-
-def some_text_in(cell: object, *, where: str, row: int, column: str) -> str:
-    """Return the text of a cell; raise DataError for other types and for blank text."""
-    text = text_in(cell, where=where, row=row, column=column)
-    if not text.strip():
+    text = cell or ""
+    if not may_be_empty and not text.strip():
         raise DataError(where=where, found=f"an empty {column} in {row_name(row)}", expected="a text", remedy="Complete or drop the row.")
     return text
 
@@ -74,15 +69,6 @@ def groups_in(table: pa.Table, rows: Iterable[int]) -> tuple[str, ...]:
         return ()
     cells = table[GROUP].to_pylist()
     return tuple("" if cells[row] is None else str(cells[row]) for row in rows)
-
-
-def what_is_wanted(sentence: object) -> str:
-    """Return the `expected` of an error for a cell that is no valid sentence."""
-    if isinstance(sentence, str) and "\0" in sentence:
-        return "a sentence without NUL characters (\\x00)"
-    if isinstance(sentence, str) and not is_utf8(sentence):
-        return "a sentence in UTF-8, without lone surrogates"
-    return "a sentence, not a list" if isinstance(sentence, list) else "a sentence with at least one visible character"
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.data import releases
-from sentdist.data.cells import GROUP, groups_in, number_in, row_name, some_text_in, text_in
+from sentdist.data.cells import GROUP, groups_in, number_in, row_name, text_in
 from sentdist.data.files import WHOLE
 from sentdist.data.retrieval import DOCUMENT_ID, QUERY_ID, check_distinct, whole_grade
 from sentdist.data.sources import NEGATIVE, POSITIVE, QUERY, ROW_COLUMNS, are_lists, read_source
@@ -95,7 +95,7 @@ def read_candidates(
 
 def _joined_texts(name: str, table: pa.Table, columns: Sequence[str]) -> list[str]:
     """The texts of some columns, joined by a space."""
-    parts = zip(*(_texts_of(name, table, column, range(table.num_rows), text_in) for column in columns), strict=True)
+    parts = zip(*(_texts_of(name, table, column, range(table.num_rows)) for column in columns), strict=True)
     return [" ".join(row).strip() for row in parts]
 
 
@@ -228,7 +228,7 @@ def read_labelled(
             raise DataError(
                 where=name, found=f"no {label} in {row_name(row)}", expected="a label in every row", remedy="Complete or drop the row."
             )
-    texts = [_texts_of(name, table, column, kept, text_in if may_be_empty else some_text_in) for column in columns]
+    texts = [_texts_of(name, table, column, kept, may_be_empty=may_be_empty) for column in columns]
     return Labelled(
         texts=tuple(tuple(text or EMPTY for text in column) for column in texts),
         labels=tuple(str(values[row]) for row in kept),
@@ -261,13 +261,13 @@ def read_texts(
     if not table.num_rows:
         raise DataError(where=name, found="no rows", expected=f"rows with {', '.join(columns)}", remedy="Complete the source.")
     rows = range(table.num_rows)
-    return tuple(tuple(_texts_of(name, table, column, rows, some_text_in)) for column in columns), groups_in(table, rows)
+    return tuple(tuple(_texts_of(name, table, column, rows, may_be_empty=False)) for column in columns), groups_in(table, rows)
 
 
-def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], checked: Callable[..., str]) -> list[str]:
-    """The checked texts of a column, whitespace collapsed."""
+def _texts_of(name: str, table: pa.Table, column: str, rows: Sequence[int], *, may_be_empty: bool = True) -> list[str]:
+    """The texts of a column, whitespace collapsed."""
     cells = table[column].to_pylist()
-    return [" ".join(checked(cells[row], where=name, row=row, column=column).split()) for row in rows]
+    return [" ".join(text_in(cells[row], where=name, row=row, column=column, may_be_empty=may_be_empty).split()) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,8 +331,8 @@ def read_pairs(
     sentence1, sentence2 = (table[column].to_pylist() for column in ("sentence1", "sentence2"))
     return Pairs(
         subset=tuple(str(subsets[row]) for row in kept),
-        sentence1=tuple(some_text_in(sentence1[row], where=where, row=row, column="sentence1") for row in kept),
-        sentence2=tuple(some_text_in(sentence2[row], where=where, row=row, column="sentence2") for row in kept),
+        sentence1=tuple(text_in(sentence1[row], where=where, row=row, column="sentence1", may_be_empty=False) for row in kept),
+        sentence2=tuple(text_in(sentence2[row], where=where, row=row, column="sentence2", may_be_empty=False) for row in kept),
         score=np.array([scores[row] for row in kept], dtype=np.float64),
         num_ungraded=table.num_rows - len(kept),
         group=groups_in(table, kept),

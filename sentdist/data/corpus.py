@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sentdist.data.cells import row_name
-from sentdist.data.sampler import shuffled
+from sentdist.data.sampler import drawn_rows
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
 from sentdist.files import drop_remedy, reading
@@ -216,13 +216,13 @@ def build_corpus(
     Raises:
         DataError: absent or non-text columns, no rows, or an empty sentence (naming row and column).
     """
-    _check(rows, columns, values, limit, where)
+    _check(rows, columns, values, where)
     digests_RC2 = _digests(rows, columns, where)
     identity_RC = same_strings(digests_RC2)
     del digests_RC2
     values_VR = [rows[name].combine_chunks().to_numpy(zero_copy_only=False).astype(VALUES[name]) for name in values]
     distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)))
-    kept_R = _limited(distinct_R, limit, seed)
+    kept_R = distinct_R[drawn_rows(len(distinct_R), limit, seed=seed)]
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
     del identity_RC
     ids_CR = _reversed_too(ids_RC.T) if add_reversed else ids_RC.T
@@ -293,18 +293,7 @@ def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.nda
     return np.column_stack([identity_RC, *numbers]) if numbers else identity_RC
 
 
-def _limited(distinct_R: np.ndarray, limit: int | None, seed: int) -> np.ndarray:
-    """Return at most `limit` of the row numbers, in their order."""
-    if limit is None or limit >= len(distinct_R):
-        return distinct_R
-    return np.sort(distinct_R[shuffled(len(distinct_R), seed=seed, stream="limit")[:limit]])
-
-
-def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], limit: int | None, where: str) -> None:
-    if not columns:
-        raise DataError(where=where, found="0 columns", expected="anchor and positive", remedy="Name the columns in the recipe.")
-    if limit is not None and limit < 1:
-        raise DataError(where=where, found=f"limit {limit}", expected="at least one row", remedy="Raise the limit or omit it.")
+def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], where: str) -> None:
     check_columns(where, rows.column_names, (*columns, *values))
     for column in columns:
         kind = rows.schema.field(column).type
@@ -365,7 +354,5 @@ def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, leng
 
 def _reversed_too(ids_CR: np.ndarray) -> np.ndarray:
     """Return (C, ≤ 2R): the rows, then new ones with anchor and positive swapped."""
-    if len(ids_CR) < 2:
-        raise DataError(where="corpus", found="one column", expected="anchor and positive to exchange", remedy="Omit add_reversed.")
     both = np.concatenate([ids_CR, ids_CR[[1, 0, *range(2, len(ids_CR))]]], axis=1)
     return both[:, first_of_each_row(both.T)]

@@ -74,7 +74,7 @@ def file_facts(name: str, path: Path) -> FileFacts:
     """Return digest, rows, columns and splits of a file; cached while the file does not change."""
     with reading(path, expected="a table"):
         status = path.stat()
-    identity = [str(path.resolve()), status.st_size, status.st_mtime_ns, NOTED]
+    identity: list[str | int] = [str(path.resolve()), status.st_size, status.st_mtime_ns, NOTED]
     if (known := recall_note(identity)) is not None:
         return known
     splits: tuple[tuple[str, int], ...] = ()

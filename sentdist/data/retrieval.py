@@ -142,7 +142,7 @@ def read_retrieval(name: str, *, split: str | None = None, data_root: Path | Non
     """
     if name == GENERATED:
         files.check_split(name, (), split)
-        tables = [generated.table_of(f"faq_{part}") for part in ("documents", "queries", "qrels")]
+        tables: Sequence[pa.Table] = [generated.table_of(f"faq_{part}") for part in ("documents", "queries", "qrels")]
     else:
         collection = None if name.startswith("hub:") else find_collection(name, data_root)
         if collection is None:

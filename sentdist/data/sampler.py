@@ -37,6 +37,13 @@ def shuffled(num_items: int, *, seed: int, stream: str) -> np.ndarray:
     return np.argsort(random_words(num_items, seed=seed, stream=stream))
 
 
+def drawn_rows(num_rows: int, limit: int | None, *, seed: int) -> np.ndarray:
+    """Return at most `limit` of the rows, drawn with `seed`, in their order; None: all."""
+    if limit is None or limit >= num_rows:
+        return np.arange(num_rows)
+    return np.sort(shuffled(num_rows, seed=seed, stream="limit")[:limit])
+
+
 BLOCK_ROWS = 1 << 16  # rows checked at once: some MB
 
 NumberedRow = tuple[int, tuple[int, ...]]  # row number, ids of its sentences

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
 import numpy as np
 
-from sentdist.data.leaks import KnownTexts, fold_disguised
+from sentdist.data.leaks import KnownTexts, fold_disguised, linked_groups
 from sentdist.data.sampler import digest_u64
 from sentdist.data.tables import SPLITS
 from sentdist.errors import DataError, brief, counted
@@ -100,23 +100,14 @@ def groups_of(texts: Sequence[Sequence[str]], *, given: Sequence[str] | None = N
     Rows are linked, directly or through others, if they share a text (after `fold_disguised`), name the same group, or have two texts that
     are near-duplicates of two of the other row.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     numbers: dict[str, int] = {}
     ids = [tuple(numbers.setdefault(fold_disguised(text) or f"\0{text}", len(numbers)) for text in row) for row in texts]
-    num_rows = len(ids)
-    links = [(row, num_rows + number) for row, own in enumerate(ids) for number in own]
+    links: list[tuple[int, Hashable]] = [(row, number) for row, own in enumerate(ids) for number in own]
     if near is not None:
-        links += _near_links(numbers, ids, near)
-    if given is not None:
-        place: dict[str, int] = {}
-        offset = num_rows + len(numbers)
-        links += [(row, offset + place.setdefault(group, len(place))) for row, group in enumerate(given) if group]
-    size = max(num_rows + len(numbers), *(other + 1 for _, other in links)) if links else num_rows
-    rows, others = np.array(links, dtype=np.int64).T
-    _, group = connected_components(coo_array((np.ones(len(links), dtype=np.int8), (rows, others)), shape=(size, size)), directed=False)
-    _, compact = np.unique(group[:num_rows], return_inverse=True)
+        for one, other in _near_links(numbers, ids, near):
+            links += [(one, (one, other)), (other, (one, other))]
+    links += [(row, group) for row, group in enumerate(given or ()) if group]
+    _, compact = np.unique(linked_groups(len(ids), links), return_inverse=True)
     return np.asarray(compact, dtype=np.int64)
 
 
@@ -180,43 +171,26 @@ def _drawn(
                     taken.add(group)
                     room -= num_of[group]
         if quota - room < max(LEAST, quota // 2) or len(taken) < 2:
-            raise _impossible(name, texts, rows, members, origin_R, wanted=quota, side=SIDES[side], found=quota - room)
+            raise _impossible(name, texts, rows, members, num_rows, side=SIDES[side])
         for group in taken:
             side_R[members[group]] = side
         free = [group for group in free if group not in taken]
     if not free:
-        if num_rows < 4 * LEAST:
-            raise _too_few(name, num_rows)
-        found = f"dev {held_out.dev:g} and test {held_out.test:g} of all rows"
-        raise DataError(where=name, found=found, expected="rows left to train on", remedy="Lower corpus.held_out.")
+        raise _impossible(name, texts, rows, members, num_rows, side="train")
     return side_R
 
 
 def _impossible(
-    name: str,
-    texts: Sequence[Sequence[str]],
-    rows: np.ndarray,
-    members: Mapping[int, Sequence[int]],
-    origin_R: np.ndarray,
-    *,
-    wanted: int,
-    side: str,
-    found: int,
+    name: str, texts: Sequence[Sequence[str]], rows: np.ndarray, members: Mapping[int, Sequence[int]], num_rows: int, *, side: str
 ) -> DataError:
-    num_rows = len(set(origin_R.tolist()))
+    """The error for rows of which too many are linked to hold some out."""
     if num_rows < 4 * LEAST:
-        return _too_few(name, num_rows)
+        expected = f"{4 * LEAST} at least, to hold some out"
+        return DataError(where=name, found=counted(num_rows, "different row"), expected=expected, remedy="Add rows, or a column split.")
     largest = max(members.values(), key=len)
-    num_linked = len(set(origin_R[largest].tolist()))
     often, times = Counter(text for place in largest for text in dict.fromkeys(texts[rows[place]])).most_common(1)[0]
     return DataError(
-        where=name,
-        found=f"{counted(num_linked, 'row')} of {num_rows:,} linked by shared texts, and {found:,} rows for {side}",
-        expected=f"{wanted:,} rows that share no text with the others",
+        where=name, found=f"{counted(len(largest), 'row')} of {num_rows:,} linked by shared texts",
+        expected=f"enough other rows for {side}",
         remedy=f"Most share {brief(often)} ({counted(times, 'row')}): remove them, lower corpus.held_out.{side}, or add a column split.",
-    )
-
-
-def _too_few(name: str, num_rows: int) -> DataError:
-    expected = f"{4 * LEAST} at least, to hold some out"
-    return DataError(where=name, found=counted(num_rows, "different row"), expected=expected, remedy="Add rows, or a column split.")
+    )  # fmt: skip

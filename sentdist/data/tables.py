@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -277,43 +278,20 @@ def _reading(where: str, file: Path | None, encoding: str | None) -> Iterator[No
     with reading(file, where=where, expected=f"{kind}, as its name says", may_be_pipe=file is not None and is_substituted(file)):
         try:
             yield
-        except DataError:
-            raise
         except Exception as error:
-            if file is None or suffix_of(file) in (PARQUET, ARROW) or not file.is_file() or _is_text(file, encoding):
+            is_decoding = isinstance(error, UnicodeError) or "invalid UTF8" in str(error)
+            if file is None or not is_decoding or suffix_of(file) in (PARQUET, ARROW) or not file.is_file():
                 raise
-            raise _other_encoding(where, file, encoding) from error
+            from charset_normalizer import from_bytes
 
-
-def _is_text(file: Path, encoding: str | None) -> bool:
-    with opened(file) as stream:
-        begin = stream.read(2)
-        is_marked = begin in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-        decoder = codecs.getincrementaldecoder(encoding or ("utf-16" if is_marked else "utf-8"))()
-        try:
-            block = begin
-            while block:
-                if "\0" in decoder.decode(block):
-                    return False
-                block = stream.read(1 << 20)
-            decoder.decode(b"", final=True)
-        except UnicodeError:
-            return False
-    return True
-
-
-def _other_encoding(where: str, file: Path, encoding: str | None) -> DataError:
-    from charset_normalizer import from_bytes
-
-    with opened(file) as stream:
-        best = from_bytes(stream.read(1 << 20)).best()
-    likely = "cp1252" if best is None else best.encoding
-    return DataError(
-        where=where, found=f"text that is not {encoding or 'UTF-8'}{'' if best is None else f', perhaps {likely}'}",
-        expected=encoding or "UTF-8",
-        remedy=f"Save it as UTF-8 (iconv -f {likely} -t utf-8), or name the encoding: --encoding {likely} of train and tune, "
-        f"corpus.encoding of a recipe.",
-    )  # fmt: skip
+            with opened(file) as stream:
+                best = from_bytes(stream.read(1 << 20)).best()
+            likely = "cp1252" if best is None else best.encoding
+            raise DataError(
+                where=where, found=f"text that is not {encoding or 'UTF-8'}, perhaps {likely}", expected=encoding or "UTF-8",
+                remedy=f"Save it as UTF-8 (iconv -f {likely} -t utf-8), or name the encoding: --encoding {likely} of train and tune, "
+                f"corpus.encoding of a recipe.",
+            ) from error  # fmt: skip
 
 
 @contextmanager
@@ -322,10 +300,7 @@ def opened(file: Path) -> Iterator[IO[bytes]]:
     import pyarrow as pa
 
     packing = packing_of(file)
-    if not packing:
-        with io.BufferedReader(file.open("rb", buffering=0), BEGIN) as plain:
-            yield plain
-    elif packing == ".zip":
+    if packing == ".zip":
         with zipfile.ZipFile(file) as archive:
             inside = [entry for entry in archive.infolist() if not entry.is_dir() and not entry.filename.startswith("__MACOSX/")]
             if len(inside) != 1:
@@ -333,11 +308,14 @@ def opened(file: Path) -> Iterator[IO[bytes]]:
             with archive.open(inside[0]) as member:
                 yield io.BufferedReader(member, BEGIN)  # type: ignore[type-var]
     elif packing == ".xz":
-        with lzma.open(file) as member:
-            yield io.BufferedReader(member, BEGIN)
-    else:
+        with lzma.open(file) as unpacked:
+            yield io.BufferedReader(unpacked, BEGIN)
+    elif packing:
         with pa.input_stream(str(file), compression="detect") as stream:
             yield io.BufferedReader(stream, BEGIN)
+    else:
+        with file.open("rb", buffering=BEGIN) as plain:
+            yield plain
 
 
 def _of_parquet(file: Path, columns: Sequence[str] | None) -> Iterator[pa.Table]:
@@ -411,12 +389,12 @@ def _of_lines(file: Path | None, encoding: str) -> Iterator[pa.Table]:
     import pyarrow as pa
 
     with _text(file, encoding) as text:
+        lines = (line.rstrip("\r\n") for line in _bounded(text))
         rows: list[str] = []
-        for line in _bounded(text):
-            rows.append(line.rstrip("\r\n"))
-            if len(rows) >= ROWS_AT_ONCE and rows[-1].strip():
+        while more := list(islice(lines, ROWS_AT_ONCE)):
+            if rows:
                 yield pa.table({LINE: pa.array(rows, pa.large_string())})
-                rows = []
+            rows = more
         while rows and not rows[-1].strip():
             rows.pop()
         if rows:
@@ -434,19 +412,9 @@ def _of_json(file: Path | None, encoding: str) -> Iterator[pa.Table]:
             yield _of_objects(lists[0])
             return
     with _text(file, encoding) as text:
-        yield from _of_objects_by_line(text)
-
-
-def _of_objects_by_line(text: IO[str]) -> Iterator[pa.Table]:
-    rows: list[Any] = []
-    for line in _bounded(text):
-        if line.strip():
-            rows.append(json.loads(line))
-        if len(rows) == ROWS_AT_ONCE:
+        lines = (json.loads(line) for line in _bounded(text) if line.strip())
+        while rows := list(islice(lines, ROWS_AT_ONCE)):
             yield _of_objects(rows)
-            rows = []
-    if rows:
-        yield _of_objects(rows)
 
 
 def _of_objects(rows: Sequence[Any]) -> pa.Table:

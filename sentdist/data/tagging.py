@@ -8,16 +8,19 @@ import importlib.metadata
 import importlib.util
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from sentdist.data.augmentation import FUNCTION_WORDS, find_nltk, nltk_bytes
 from sentdist.data.corpus import checked_ids
-from sentdist.errors import DataError, RecipeError, brief, named
+from sentdist.errors import DataError, RecipeError, named
 from sentdist.files import drop_remedy, read_array, read_json, reading
 
 if TYPE_CHECKING:
@@ -141,19 +144,8 @@ def _unusable(name: str, found: str, expected: str) -> DataError:
 
 
 POS, INDPTR, INDICES, VALUES = "pos.npy", "bow_indptr.npy", "bow_indices.npy", "bow_values.npy"
-ARRAYS = (POS, INDPTR, INDICES, VALUES)
 TAGS, VOCABULARY = "tags.json", "vocabulary.json"
-EXPECTED = f"targets ({', '.join((*ARRAYS, TAGS, VOCABULARY))})"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Counts:
-    """Counts of names in each of S sentences: row s has the names `numbers[indptr[s]:indptr[s + 1]]`, with their `counts`."""
-
-    names: tuple[str, ...]
-    indptr: np.ndarray  # (S + 1,) int64
-    numbers: np.ndarray  # (E,) int32
-    counts: np.ndarray  # (E,) int32
+EXPECTED = "targets of a corpus"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,43 +177,13 @@ class SentenceTargets:
     bow_shares: np.ndarray
 
 
-def count_sentences(sentences: Sequence[str], *, tagger: Tagger, tagger_name: str) -> tuple[Counts, Counts]:
-    """Return the counts of tags (of all tokens) and of lower-cased words (without stop-words and punctuation) in sentences."""
-    tags, words = _Counting(), _Counting()
-    for pairs in tagged(tagger, sentences, name=tagger_name):
-        tags.add(tag for _, tag in pairs)
-        lowered = (word.lower() for word, _ in pairs)
-        words.add(word for word in lowered if is_word(word))
-    return tags.counts(), words.counts()
-
-
-def write_counts(file: IO[bytes], tags: Counts, words: Counts) -> None:
-    """Write the counts of a part of a corpus."""
-    arrays: dict[str, np.ndarray] = {}
-    for prefix, part in (("tags", tags), ("words", words)):
-        names = np.frombuffer(json.dumps(part.names).encode(), dtype=np.uint8)
-        arrays |= {
-            f"{prefix}_names": names,
-            f"{prefix}_indptr": part.indptr,
-            f"{prefix}_numbers": part.numbers,
-            f"{prefix}_counts": part.counts,
-        }
-    np.savez(file, allow_pickle=False, **arrays)
-
-
-def read_counts(path: Path | IO[bytes]) -> tuple[Counts, Counts]:
-    """Read the counts that `write_counts` wrote."""
-    with np.load(path, allow_pickle=False) as arrays:
-        parts = [
-            Counts(
-                names=tuple(json.loads(arrays[f"{prefix}_names"].tobytes())),
-                indptr=arrays[f"{prefix}_indptr"],
-                numbers=arrays[f"{prefix}_numbers"],
-                counts=arrays[f"{prefix}_counts"],
-            )
-            for prefix in ("tags", "words")
-        ]
-    return parts[0], parts[1]
+def write_tags(file: IO[bytes], sentences: Sequence[str], *, tagger: Tagger, name: str) -> None:
+    """Write the tags of all tokens and the lower-cased words (without stop-words and punctuation) of a part of a corpus, as Parquet."""
+    tags, words = [], []
+    for pairs in tagged(tagger, sentences, name=name):
+        tags.append([tag for _, tag in pairs])
+        words.append([word for token, _ in pairs if is_word(word := token.lower())])
+    pq.write_table(pa.table({name: pa.array(rows, pa.list_(pa.string())) for name, rows in (("tags", tags), ("words", words))}), file)
 
 
 def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> TargetFacts:
@@ -233,43 +195,66 @@ def write_targets(folder: Path, parts: Sequence[Path], *, num_words: int) -> Tar
     Raises:
         DataError: no sentence has a word.
     """
-    tag_totals, word_totals, num_sentences = _totals(parts)
+    tag_totals, word_totals, num_sentences = Counter[str](), Counter[str](), 0
+    for path in parts:
+        part = pq.read_table(path)
+        num_sentences += part.num_rows
+        for totals, column in ((tag_totals, "tags"), (word_totals, "words")):
+            totals.update({one["values"]: one["counts"] for one in pc.value_counts(pc.list_flatten(part[column])).to_pylist()})
     tags = sorted(tag_totals)
     vocabulary = sorted(word_totals, key=lambda word: (-word_totals[word], word))[:num_words]
     if not vocabulary:
         found = "no word but stop-words and punctuation in any sentence"
         remedy = "Check the corpus and the tagger."
         raise DataError(where="targets", found=found, expected="sentences of a language that the tagger knows", remedy=remedy)
-    entries, num_wordless = _write_rows(folder, parts, num_sentences, _numbered(tags), _numbered(vocabulary))
-    for name, column in ((INDICES, 0), (VALUES, 1)):
-        np.save(folder / name, np.concatenate([entry[column] for entry in entries]))
+    pos_SK = np.lib.format.open_memmap(folder / POS, mode="w+", dtype=np.float32, shape=(num_sentences, len(tags)))
+    lengths, indices, values, first = [], [], [], 0
+    for path in parts:
+        part = pq.read_table(path)
+        rows, numbers, shares = _shares(part["tags"], tags)
+        pos_SK[first + rows, numbers] = shares
+        rows, numbers, shares = _shares(part["words"], vocabulary)
+        lengths.append(np.bincount(rows, minlength=part.num_rows))
+        indices.append(numbers)
+        values.append(shares)
+        first += part.num_rows
+    pos_SK.flush()
+    lengths_S = np.concatenate(lengths)
+    np.save(folder / INDPTR, np.concatenate([[0], np.cumsum(lengths_S)]))
+    np.save(folder / INDICES, np.concatenate(indices))
+    np.save(folder / VALUES, np.concatenate(values))
     (folder / TAGS).write_text(json.dumps(tags))
     (folder / VOCABULARY).write_text(json.dumps(vocabulary))
     return TargetFacts(
         num_sentences=num_sentences,
         num_tags=len(tags),
         num_words=len(vocabulary),
-        num_wordless=num_wordless,
+        num_wordless=int(np.count_nonzero(lengths_S == 0)),
         covered_fraction=sum(word_totals[word] for word in vocabulary) / sum(word_totals.values()),
         max_tag_share=max(tag_totals.values()) / sum(tag_totals.values()),
     )
+
+
+def _shares(names: pa.ChunkedArray, known: Sequence[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows, numbers, relative frequencies) of the known names, by row and number; the frequencies of a row sum to 1."""
+    numbers = pc.fill_null(pc.index_in(pc.list_flatten(names), value_set=pa.array(known, pa.string())), -1).to_numpy().astype(np.int64)
+    rows = np.repeat(np.arange(len(names)), pc.list_value_length(names).to_numpy())
+    entries, counts = np.unique(rows[numbers >= 0] * len(known) + numbers[numbers >= 0], return_counts=True)
+    rows, numbers = entries // len(known), entries % len(known)
+    totals = np.bincount(rows, weights=counts, minlength=len(names))
+    return rows, numbers.astype(np.int32), (counts / totals[rows]).astype(np.float32)
 
 
 class FileTargets:
     """The targets of a corpus, memory-mapped: workers on one host share its pages."""
 
     def __init__(self, folder: Path) -> None:
-        """Map the files of `folder`; raise DataError if one is absent or they are inconsistent."""
+        """Map the files of `folder`; raise DataError if one is absent or unreadable."""
         self.folder = folder
-        self.tags, self.vocabulary = (_names(folder, name) for name in (TAGS, VOCABULARY))
-        arrays = [read_array(folder / name, expected=EXPECTED, remedy=drop_remedy(folder), mapped=True) for name in ARRAYS]
-        if [array.ndim for array in arrays] != [2, 1, 1, 1] or any(array.dtype.kind not in "fi" for array in arrays):
-            raise _damaged(folder, f"arrays of shapes {', '.join(str(array.shape) for array in arrays)}")
+        self.tags, self.vocabulary = (tuple(map(str, cast(list[str], read_json(folder / name)))) for name in (TAGS, VOCABULARY))
+        remedy = drop_remedy(folder)
+        arrays = [read_array(folder / name, expected=EXPECTED, remedy=remedy, mapped=True) for name in (POS, INDPTR, INDICES, VALUES)]
         self._pos, self._indptr, self._indices, self._values = arrays
-        shapes = (self._pos.shape, len(self._indptr), len(self._indices), len(self._values))
-        num_entries = int(self._indptr[-1]) if len(self._indptr) else -1
-        if shapes != ((len(self._indptr) - 1, len(self.tags)), len(self._pos) + 1, num_entries, num_entries):
-            raise _damaged(folder, f"arrays of shapes {shapes} for {len(self.tags)} tags")
 
     @property
     def num_tags(self) -> int:
@@ -296,90 +281,3 @@ class FileTargets:
             bow_words=np.asarray(self._indices[places]),
             bow_shares=np.asarray(self._values[places]),
         )
-
-
-class _Counting:
-    def __init__(self) -> None:
-        self._number: dict[str, int] = {}
-        self._numbers: list[int] = []
-        self._counts: list[int] = []
-        self._ends = [0]
-
-    def add(self, names: Iterable[str]) -> None:
-        for name, count in Counter(names).items():
-            self._numbers.append(self._number.setdefault(name, len(self._number)))
-            self._counts.append(count)
-        self._ends.append(len(self._numbers))
-
-    def counts(self) -> Counts:
-        return Counts(
-            names=tuple(self._number),
-            indptr=np.array(self._ends, dtype=np.int64),
-            numbers=np.array(self._numbers, dtype=np.int32),
-            counts=np.array(self._counts, dtype=np.int32),
-        )
-
-
-def _totals(parts: Sequence[Path]) -> tuple[Counter[str], Counter[str], int]:
-    """The counts of each tag and word in all parts, and the number of sentences."""
-    tag_totals: Counter[str] = Counter()
-    word_totals: Counter[str] = Counter()
-    num_sentences = 0
-    for path in parts:
-        tags, words = read_counts(path)
-        for totals, part in ((tag_totals, tags), (word_totals, words)):
-            sums = np.bincount(part.numbers, weights=part.counts, minlength=len(part.names)).astype(np.int64)
-            totals.update(dict(zip(part.names, sums.tolist(), strict=True)))
-        num_sentences += len(tags.indptr) - 1
-    return tag_totals, word_totals, num_sentences
-
-
-def _write_rows(
-    folder: Path, parts: Sequence[Path], num_sentences: int, tag_number: dict[str, int], word_number: dict[str, int]
-) -> tuple[list[tuple[np.ndarray, np.ndarray]], int]:
-    """Write pos.npy and bow_indptr.npy; return indices and values of the words by part, and the number of sentences without words."""
-    pos_SK = np.lib.format.open_memmap(folder / POS, mode="w+", dtype=np.float32, shape=(num_sentences, len(tag_number)))
-    lengths = np.empty(num_sentences, dtype=np.int64)
-    entries, first = [], 0
-    for path in parts:
-        tags, words = read_counts(path)
-        span = slice(first, first + len(tags.indptr) - 1)
-        rows, numbers, shares = _shares(tags, tag_number)
-        block = np.zeros((span.stop - span.start, len(tag_number)), dtype=np.float32)
-        block[rows, numbers] = shares
-        pos_SK[span] = block
-        rows, numbers, shares = _shares(words, word_number)
-        lengths[span] = np.bincount(rows, minlength=span.stop - span.start)
-        entries.append((numbers, shares))
-        first = span.stop
-    pos_SK.flush()
-    np.save(folder / INDPTR, np.concatenate([[0], np.cumsum(lengths)]))
-    return entries, int(np.count_nonzero(lengths == 0))
-
-
-def _shares(part: Counts, number: dict[str, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(rows, numbers, relative frequencies) of the numbered names, by row and number; the frequencies of a row sum to 1."""
-    global_number = np.array([number.get(name, -1) for name in part.names], dtype=np.int32)
-    rows = np.repeat(np.arange(len(part.indptr) - 1), np.diff(part.indptr))
-    numbers = global_number[part.numbers] if len(part.numbers) else np.empty(0, dtype=np.int32)
-    kept = numbers >= 0
-    rows, numbers, counts = rows[kept], numbers[kept], part.counts[kept]
-    order = np.lexsort((numbers, rows))
-    rows, numbers, counts = rows[order], numbers[order], counts[order]
-    totals = np.bincount(rows, weights=counts, minlength=len(part.indptr) - 1)
-    return rows, numbers, (counts / totals[rows]).astype(np.float32)
-
-
-def _numbered(names: Iterable[str]) -> dict[str, int]:
-    return {name: number for number, name in enumerate(names)}
-
-
-def _names(folder: Path, name: str) -> tuple[str, ...]:
-    names = read_json(folder / name, expected=EXPECTED, remedy=drop_remedy(folder))
-    if not isinstance(names, list) or not all(isinstance(one, str) for one in names):
-        raise _damaged(folder, f"{name} with {brief(names)}")
-    return tuple(names)
-
-
-def _damaged(folder: Path, found: str) -> DataError:
-    return DataError(where=str(folder), found=found, expected=EXPECTED, remedy=drop_remedy(folder))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sentdist.data.cells import LeftOut, is_blank, is_utf8, row_name, what_is_wanted
+from sentdist.data.cells import LeftOut, is_blank, is_utf8, row_name
 from sentdist.data.columns import usual_column
 from sentdist.data.tables import LINE, ROWS_AT_ONCE, STDIN, TableFiles, check_columns, find_table
 from sentdist.errors import DataError, brief, counted, listed
@@ -96,7 +96,8 @@ class Texts:
         for row, sentence in enumerate(sentences, start=done):
             if not is_blank(sentence) and (not isinstance(sentence, str) or "\0" in sentence or not is_utf8(sentence)):
                 raise DataError(
-                    where=f"{self.name}: {row_name(row)}, {column}", found=brief(sentence), expected=what_is_wanted(sentence),
+                    where=f"{self.name}: {row_name(row)}, {column}", found=brief(sentence),
+                    expected="a sentence in UTF-8, without NUL characters, not a list",
                     remedy="Correct these rows, or name another column; a list needs a row for each text (pandas: explode()).",
                 )  # fmt: skip
 

@@ -93,8 +93,9 @@ def split_classified(
         penalty = _best_penalty(features[fit], gold[fit], num_folds)
         model = _fitted(features[fit], gold[fit], penalty)
     else:
-        path = list(_path(features[fit], gold[fit]))
-        penalty, model = _first_best(path, [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path])
+        path = list(_path(features[fit], gold[fit]))[::-1]  # the weakest of equal ones, as in `_best_penalty`
+        accuracies = [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path]
+        penalty, model = path[int(np.argmax(np.round(100 * np.asarray(accuracies), 2)))]
     return classification_score(gold[held], model.predict(features[held]), held, [penalty])
 
 
@@ -141,12 +142,6 @@ def _path(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_]) -> Iterato
         yield penalty, model
 
 
-def _first_best(path: list[tuple[float, LogisticRegression]], accuracies: list[float]) -> tuple[float, LogisticRegression]:
-    """The best of a path; the weakest of equal ones, as in `_best_penalty`."""
-    backwards = accuracies[::-1]
-    return path[::-1][int(np.argmax(np.round(100 * np.asarray(backwards), 2)))]
-
-
 def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty: float) -> LogisticRegression:
     return _model(len(gold_S), penalty).fit(features_SD, gold_S)
 
@@ -184,25 +179,12 @@ def classification_score(
 
 
 def checked_rows(features_SD: ArrayLike, labels: Sequence[str], where: str) -> tuple[NDArray[np.float32], NDArray[np.str_]]:
-    """Return features and labels as arrays; raise DataError for non-finite embeddings, unequal lengths or fewer than two labels."""
-    features = checked_embeddings(features_SD, where=where).astype(np.float32)
-    gold = np.asarray(labels, dtype=np.str_)
-    if len(gold) != len(features):
-        raise DataError(
-            where=where, found=f"{len(features)} embeddings and {len(gold)} labels", expected="one label a row",
-            remedy="Complete the labels.",
-        )  # fmt: skip
-    if len(np.unique(gold)) < 2:
-        raise DataError(
-            where=where, found=f"one label, {str(gold[0])!r}", expected="at least two", remedy="A classifier needs classes to distinguish."
-        )
-    return features, gold
+    """Return features and labels as arrays; raise DataError for embeddings that are not finite."""
+    return checked_embeddings(features_SD, where=where).astype(np.float32), np.asarray(labels, dtype=np.str_)
 
 
 def check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where: str) -> None:
     """Raise DataError unless every fold, and with `nested` every inner fold, can have every label."""
-    if num_folds < 2:
-        raise DataError(where=f"{where}: num_folds", found=str(num_folds), expected="at least 2", remedy="10 is SentEval's number.")
     names, counts = np.unique(gold_S, return_counts=True)
     rarest = int(np.argmin(counts))
     most = int(counts[rarest])
@@ -219,40 +201,24 @@ def check_folds(gold_S: NDArray[np.str_], num_folds: int, *, nested: bool, where
 DECIMALS = 6  # of a unit vector: below that float32 embeddings hold rounding only
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ClusteringScore:
-    """The result of clustering.
-
-    Args:
-        v_measure: × 100, mean over runs, harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007); None if there are
-            fewer different embeddings than labels.
-        of_runs: V-measure × 100 of each run.
-        clusters: (S,) of the first run.
-    """
-
-    v_measure: float | None
-    of_runs: tuple[float, ...]
-    clusters: NDArray[np.int64]
-
-
-def score_clusters(embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str = "clustering") -> ClusteringScore:
+def score_clusters(
+    embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str = "clustering"
+) -> tuple[float | None, NDArray[np.int64]]:
     """Cluster S normalized embeddings into as many clusters as labels, by k-means (Lloyd, k-means++ starts of seeds 0, 1, …).
 
+    Returns:
+        The V-measure × 100, harmonic mean of homogeneity and completeness (Rosenberg & Hirschberg 2007), mean over runs; None if there are
+        fewer different embeddings than labels. And the (S,) clusters of the first run.
+
     Raises:
-        DataError: embeddings that are not finite, or fewer than two labels.
+        DataError: embeddings that are not finite.
     """
     unit_SD = normalized(checked_embeddings(embeddings_SD, where=where))
     num_labels = len(set(labels))
-    if len(labels) != len(unit_SD) or num_labels < 2:
-        raise DataError(
-            where=where, found=f"{len(labels)} labels, {num_labels} of them different, for {len(unit_SD)} embeddings",
-            expected="a label for each, at least two different", remedy="Complete the labels.",
-        )  # fmt: skip
     if len(np.unique(np.round(unit_SD, DECIMALS), axis=0)) < num_labels:
-        return ClusteringScore(v_measure=None, of_runs=(), clusters=np.zeros(len(unit_SD), dtype=np.int64))
+        return None, np.zeros(len(unit_SD), dtype=np.int64)
     from sklearn.cluster import KMeans  # scikit-learn takes a second to import
     from sklearn.metrics import v_measure_score
 
     runs = [KMeans(n_clusters=num_labels, n_init=1, random_state=seed).fit_predict(unit_SD) for seed in range(num_runs)]
-    scores = tuple(100.0 * float(v_measure_score(list(labels), clusters)) for clusters in runs)
-    return ClusteringScore(v_measure=float(np.mean(scores)), of_runs=scores, clusters=runs[0].astype(np.int64))
+    return float(np.mean([100.0 * v_measure_score(list(labels), clusters) for clusters in runs])), runs[0].astype(np.int64)

@@ -1,9 +1,9 @@
-"""Measure the geometry of embeddings (alignment, uniformity, mean cosine, spectrum, terms of RCL), and center or whiten them."""
+"""Measure the geometry of embeddings (alignment, uniformity, mean cosine, spectrum), and center or whiten them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,8 +23,6 @@ class Geometry:
     mean_cosine: float
     effective_rank: float
     singular_values: NDArray[np.float64]  # (D,)
-    num_sentences: int
-    num_positive_pairs: int
 
 
 def measure_geometry(embeddings_SD: ArrayLike, *, positive_rows: ArrayLike | None = None) -> Geometry:
@@ -35,7 +33,7 @@ def measure_geometry(embeddings_SD: ArrayLike, *, positive_rows: ArrayLike | Non
     return Geometry(
         alignment=alignment(checked_SD[pairs_P2[:, 0]], checked_SD[pairs_P2[:, 1]]) if len(pairs_P2) else None,
         uniformity=uniformity(checked_SD), mean_cosine=mean_cosine(checked_SD), effective_rank=effective_rank(values_D),
-        singular_values=values_D, num_sentences=len(checked_SD), num_positive_pairs=len(pairs_P2),
+        singular_values=values_D,
     )  # fmt: skip
 
 
@@ -43,11 +41,6 @@ def alignment(embeddings1_PD: ArrayLike, embeddings2_PD: ArrayLike) -> float:
     """Return the mean ‖f(x) − f(x⁺)‖² over P positive pairs of normalised embeddings, in [0, 4], less is better (Wang & Isola 2020)."""
     first_PD = normalized(checked_embeddings(embeddings1_PD, where="alignment"))
     second_PD = normalized(checked_embeddings(embeddings2_PD, where="alignment"))
-    if first_PD.shape != second_PD.shape:
-        raise DataError(
-            where="alignment", found=f"embeddings of shapes {first_PD.shape} and {second_PD.shape}", expected="two of one shape",
-            remedy="Give row p of both the two sentences of pair p.",
-        )  # fmt: skip
     return float(np.mean(np.sum((first_PD - second_PD) ** 2, axis=1)))
 
 
@@ -105,18 +98,10 @@ def postprocess(embeddings_SD: np.ndarray, kind: Literal["none", "center", "whit
     Whitening is that of Su et al. 2021 (arXiv 2103.15316): x → (x − μ) U Λ^(−1/2), from the covariance UΛUᵀ of the given embeddings.
     Directions without variance (fewer sentences than channels) are left out, so the width may shrink.
     """
-    match kind:
-        case "none":
-            return embeddings_SD
-        case "center":
-            return _centered(embeddings_SD).astype(np.float32)
-        case "whiten":
-            return _whitened(_centered(embeddings_SD)).astype(np.float32)
-    assert_never(kind)
-
-
-def _centered(embeddings_SD: np.ndarray) -> np.ndarray:
-    return embeddings_SD.astype(np.float64) - embeddings_SD.mean(axis=0, dtype=np.float64)
+    if kind == "none":
+        return embeddings_SD
+    centered_SD = embeddings_SD.astype(np.float64) - embeddings_SD.mean(axis=0, dtype=np.float64)
+    return (centered_SD if kind == "center" else _whitened(centered_SD)).astype(np.float32)
 
 
 def _whitened(centered_SD: np.ndarray) -> np.ndarray:
@@ -124,78 +109,3 @@ def _whitened(centered_SD: np.ndarray) -> np.ndarray:
     kept = singular > singular[0] * 1e-6  # below that float32 embeddings hold rounding only
     scale = np.sqrt(len(centered_SD)) / singular[kept]
     return centered_SD @ directions[kept].T * scale
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairingTerms:
-    """The terms of one pairing of m sentences with m others: q with ind, q with Au_q, ind with Au_ind.
-
-    Args:
-        alignment: mean cosine of matching sentences (first terms of Eq. 4, without their sign).
-        spread: mean over i of the log of the mean over j of exp cosine (Eq. 5).
-        mean_cosine: over all i and j (Eq. 6), at most `spread` by Jensen's inequality.
-    """
-
-    alignment: float
-    spread: float
-    mean_cosine: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class RclTerms:
-    """Terms of queries with indices (`pairs`), and of each with its N augmentations by entropy encoders, in sum."""
-
-    pairs: PairingTerms
-    queries: PairingTerms
-    indices: PairingTerms
-
-    @property
-    def asymptotic_loss(self) -> float:
-        """Eq. 4: Eq. 3 at temperature 1 less (1 + 2N) log M, as M grows; nats."""
-        return sum(term.spread - term.alignment for term in (self.pairs, self.queries, self.indices))
-
-    @property
-    def bound(self) -> float:
-        """Eq. 6: the mean cosines that Eq. 5, the last three terms of Eq. 4, lies at or above."""
-        return sum(term.mean_cosine for term in (self.pairs, self.queries, self.indices))
-
-
-def rcl_terms(queries_MD: ArrayLike, indices_MD: ArrayLike, augmented_queries_NMD: ArrayLike, augmented_indices_NMD: ArrayLike) -> RclTerms:
-    """Return the terms of m rows. Eq. 5 prints q in its last sum, where Eq. 4 and 6 have ind; here it is ind.
-
-    Raises:
-        DataError: shapes do not match, or an embedding is zero or not finite.
-    """
-    queries, indices = (_unit(one, "RCL's terms") for one in (queries_MD, indices_MD))
-    banks = [[_unit(one, "a bank") for one in np.asarray(bank)] for bank in (augmented_queries_NMD, augmented_indices_NMD)]
-    if any(one.shape != queries.shape for one in (indices, *banks[0], *banks[1])) or len(banks[0]) != len(banks[1]):
-        raise DataError(
-            where="RCL's terms", found=f"embeddings of shapes {queries.shape}, {indices.shape} and {np.shape(augmented_queries_NMD)}",
-            expected="the same rows and width everywhere", remedy="Embed the same rows with encoders of one width.",
-        )  # fmt: skip
-    return RclTerms(
-        pairs=_term(queries, indices),
-        queries=_sum([_term(queries, one) for one in banks[0]]),
-        indices=_sum([_term(indices, one) for one in banks[1]]),
-    )
-
-
-def _term(one_MD: NDArray[np.float64], other_MD: NDArray[np.float64]) -> PairingTerms:
-    cosines = one_MD @ other_MD.T
-    return PairingTerms(
-        alignment=float(np.trace(cosines) / len(cosines)),
-        spread=float(np.mean(np.log(np.mean(np.exp(cosines), axis=1)))),
-        mean_cosine=float(cosines.mean()),
-    )
-
-
-def _sum(terms: list[PairingTerms]) -> PairingTerms:
-    return PairingTerms(
-        alignment=sum(term.alignment for term in terms),
-        spread=sum(term.spread for term in terms),
-        mean_cosine=sum(term.mean_cosine for term in terms),
-    )
-
-
-def _unit(embeddings_MD: ArrayLike, where: str) -> NDArray[np.float64]:
-    return np.asarray(normalized(checked_embeddings(embeddings_MD, where=where)), dtype=np.float64)

@@ -16,6 +16,7 @@ from sentdist.evaluation.sts import checked_embeddings
 BATCH, PASSES_A_LOOK, TENACITY, MAX_PASSES = 64, 4, 5, 200
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaults of Adam (Kingma & Ba 2015, arXiv 1412.6980)
 SEED = 1111
+Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # training rows, held-out rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,7 +55,7 @@ def trained_side_by_side(
     """
     classes, gold_S = np.unique(labels_S, return_inverse=True)
     inputs_SD = np.hstack([features_SD, np.ones((len(features_SD), 1), dtype=np.float32)])
-    walk = _Walk.begin(inputs_SD, gold_S, len(classes), train, penalties, seed, random or np.random.RandomState(seed))
+    walk = _Walk(inputs_SD, len(classes), train, penalties, seed, random or np.random.RandomState(seed))
     is_dev_SK = _membership(dev, len(features_SD))
     count = len(train)
     best_K, kept, misses_K = np.full(count, -1.0), np.zeros_like(walk.weights), np.zeros(count, dtype=np.int64)
@@ -80,36 +81,22 @@ class _Walk:
 
     def __init__(
         self,
-        weights: NDArray[np.float32],
-        own_SK: NDArray[np.bool_],
-        decay_K: NDArray[np.float32],
-        block: int,
-        random: np.random.RandomState,
-    ) -> None:
-        self.weights, self.own_SK, self.decay_K, self.block = weights, own_SK, decay_K, block
-        self.mean, self.square = np.zeros_like(weights), np.zeros_like(weights)
-        self.rows = np.flatnonzero(own_SK.any(axis=1))
-        self.steps = 0
-        self.random = random
-
-    @classmethod
-    def begin(
-        cls,
         inputs_SD: NDArray[np.float32],
-        gold_S: NDArray[np.int64],
         num_classes: int,
         train: Sequence[NDArray[np.int64]],
         penalties: Sequence[float],
         seed: int,
         random: np.random.RandomState,
-    ) -> _Walk:
+    ) -> None:
         """Start all models from the same weights: uniform within 1/√D, torch's default for a linear layer, as in SentEval."""
         width = inputs_SD.shape[1] - 1
         start = np.random.default_rng(seed).uniform(-1.0, 1.0, size=(width + 1, num_classes, 1)) / np.sqrt(width)
-        own_SK = _membership(train, len(inputs_SD))
-        share = own_SK.sum(axis=0).mean() / own_SK.any(axis=1).sum()
-        weights = np.repeat(start.astype(np.float32), len(train), axis=2)
-        return cls(weights, own_SK, np.asarray(penalties, dtype=np.float32), round(BATCH / float(share)), random)
+        self.weights = np.repeat(start.astype(np.float32), len(train), axis=2)
+        self.mean, self.square = np.zeros_like(self.weights), np.zeros_like(self.weights)
+        self.own_SK, self.decay_K = _membership(train, len(inputs_SD)), np.asarray(penalties, dtype=np.float32)
+        self.rows = np.flatnonzero(self.own_SK.any(axis=1))
+        self.block = round(BATCH / float(self.own_SK.sum(axis=0).mean() / len(self.rows)))
+        self.steps, self.random = 0, random
 
     def one_pass(self, inputs_SD: NDArray[np.float32], gold_S: NDArray[np.int64]) -> None:
         order = self.random.permutation(self.rows)
@@ -272,22 +259,14 @@ def senteval_dev(
 
 
 def _best_penalties(
-    features_SD: NDArray[np.float32],
-    gold_S: NDArray[np.str_],
-    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    num_folds: int,
-    seed: int,
+    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: list[Fold], num_folds: int, seed: int
 ) -> list[float]:
     """For each run of `num_folds` folds the penalty with the best mean dev accuracy; the weakest of equal ones, as in SentEval."""
     return [PENALTIES[int(np.argmax(row))] for row in _mean_accuracies(features_SD, gold_S, folds, num_folds, seed)]
 
 
 def _mean_accuracies(
-    features_SD: NDArray[np.float32],
-    gold_S: NDArray[np.str_],
-    folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]],
-    num_folds: int,
-    seed: int,
+    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: list[Fold], num_folds: int, seed: int
 ) -> NDArray[np.float64]:
     """(F, P) for each run of `num_folds` folds and each penalty the mean dev accuracy × 100, to two decimals, as SentEval compares them."""
     models = trained_side_by_side(
@@ -305,9 +284,7 @@ def _with_dev(rows: NDArray[np.int64], random: np.random.RandomState) -> tuple[N
     return order[count:], order[:count]
 
 
-def _folds(
-    gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int
-) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _folds(gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int) -> list[Fold]:
     """(training rows, held-out rows) of each fold of `rows`, stratified."""
     from sklearn.model_selection import StratifiedKFold  # scikit-learn takes a second to import
 
@@ -333,24 +310,11 @@ class DistributionProbe:
     cross_entropy: float
     floor: float
     best: float
-    num_test: int
 
     @property
     def explained(self) -> float:
         """Share of the Kullback-Leibler divergence that the channels explain: 1 all, 0 nothing, below 0 worse than the mean."""
         return (self.floor - self.cross_entropy) / (self.floor - self.best) if self.floor > self.best else 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressionProbe:
-    """How well ridge regression predicts numbers on held-out sentences.
-
-    Args:
-        r2: 1 − Σ errors² / Σ deviations² from the training mean, over all targets; 0: as good as the mean.
-    """
-
-    r2: float
-    num_test: int
 
 
 def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0) -> DistributionProbe:
@@ -366,7 +330,7 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
     Raises:
         DataError: too few sentences or classes.
     """
-    channels_SD, shares_SV = _checked(channels, shares, "probe of tags")
+    channels_SD, shares_SV = checked_embeddings(channels, where="probe of tags"), np.asarray(shares, dtype=np.float64)
     kept = shares_SV.sum(axis=1) > 0
     channels_SD, shares_SV = channels_SD[kept], shares_SV[kept] / shares_SV[kept].sum(axis=1, keepdims=True)
     train, test = _split(len(channels_SD), seed, "probe of tags")
@@ -386,19 +350,20 @@ def probe_distribution(channels: ArrayLike, shares: ArrayLike, *, seed: int = 0)
     mean_V = shares_SV[train][:, used_V].mean(axis=0)
     return DistributionProbe(
         cross_entropy=_cross_entropy(truth_SV, logs_SV[:, used_V]), floor=_cross_entropy(truth_SV, np.log(mean_V)),
-        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))), num_test=len(test),
+        best=_cross_entropy(truth_SV, np.log(np.where(truth_SV > 0, truth_SV, 1.0))),
     )  # fmt: skip
 
 
-def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) -> RegressionProbe:
-    """Fit ridge regression from channels (S, D), standardized here, to targets (S, V) on three quarters of the rows, score it on the rest.
+def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) -> float:
+    """Fit ridge regression from channels (S, D), standardized here, to targets (S, V) on three quarters of the rows; return R² on the rest.
 
-    In closed form, so thousands of targets cost one product. Only the split is random, by `seed`.
+    In closed form, so thousands of targets cost one product. Only the split is random, by `seed`. R² is 1 − Σ errors² / Σ deviations²
+    from the training mean, over all targets; 0: as good as the mean.
 
     Raises:
         DataError: too few sentences, or targets without variance.
     """
-    channels_SD, targets_SV = _checked(channels, targets, "probe of words")
+    channels_SD, targets_SV = checked_embeddings(channels, where="probe of words"), np.asarray(targets, dtype=np.float64)
     train, test = _split(len(channels_SD), seed, "probe of words")
     inputs_SD = _standardized(channels_SD, train)
     mean_V = targets_SV[train].mean(axis=0)
@@ -408,17 +373,7 @@ def probe_regression(channels: ArrayLike, targets: ArrayLike, *, seed: int = 0) 
     total = float(np.sum(deviations_SV**2))
     if total == 0:
         raise _too_few("probe of words", "targets that never vary", "targets that differ from sentence to sentence")
-    return RegressionProbe(r2=1 - float(np.sum((deviations_SV - inputs_SD[test] @ weights_DV) ** 2)) / total, num_test=len(test))
-
-
-def _checked(channels: ArrayLike, targets: ArrayLike, where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    channels_SD = checked_embeddings(channels, where=where)
-    targets_SV = np.asarray(targets, dtype=np.float64)
-    if targets_SV.ndim != 2 or len(targets_SV) != len(channels_SD):
-        raise _too_few(
-            where, f"{len(channels_SD)} embeddings and targets of shape {targets_SV.shape}", "one row of targets for each embedding"
-        )
-    return channels_SD, targets_SV
+    return 1 - float(np.sum((deviations_SV - inputs_SD[test] @ weights_DV) ** 2)) / total
 
 
 def _split(num_sentences: int, seed: int, where: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from sentdist.errors import DataError, did_you_mean
 from sentdist.evaluation.sts import checked_embeddings, normalized, paired_cosines
 
-DIRECTIONS = ("one", "max_both")
 BY = "by."  # prefix of a relation: name of the main score by this relation alone
 
 
@@ -26,41 +24,27 @@ def relation_weights(
         normalize: divide by the sum, as the released code does; it matters for thresholds, not for Spearman's correlation.
 
     Raises:
-        DataError: unknown relation, negative or non-finite weight, or all weights are 0.
+        DataError: an unknown relation, or all weights are 0.
     """
-    for name, weight in weights.items():
-        if name not in names:
-            raise DataError(
-                where=f"{where}: weights",
-                found=f'"{name}"',
-                expected=f"one of the encoder's relations: {', '.join(names) or 'it has none'}",
-                remedy=did_you_mean(name, names, "Correct the name, or train the encoder with that relation."),
-            )
-        if not 0 <= weight < math.inf:
-            raise DataError(
-                where=f"{where}: weights.{name}", found=f"{weight}", expected="a finite number from 0 up", remedy="0 leaves a relation out."
-            )
+    unknown = next((name for name in weights if name not in names), None)
+    if unknown is not None:
+        expected = f"one of the encoder's relations: {', '.join(names) or 'it has none'}"
+        raise DataError(
+            where=f"{where}: weights", found=f'"{unknown}"', expected=expected, remedy=did_you_mean(unknown, names, "Correct it.")
+        )
     weights_K = np.array([weights.get(name, 0.0) for name in names], dtype=np.float64)
     if not weights_K.any():
-        raise DataError(
-            where=f"{where}: weights", found="no weight above 0", expected="at least one",
-            remedy="The paper: entailment 1, duplicate-question 0.5.",
-        )  # fmt: skip
+        raise DataError(where=f"{where}: weights", found="no weight above 0", expected="at least one", remedy="Give a relation a weight.")
     return weights_K / weights_K.sum() if normalize else weights_K
 
 
-def similarities_by_relation(
-    embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, relations_KD: ArrayLike, *, where: str = "relations"
-) -> NDArray[np.float64]:
-    """Return (K, S) cos(h_1 + r_k, h_2) of S pairs for each of K relations, in [−1, 1]; the first sentence is the head.
+def _by_relation(first_SD: ArrayLike, second_SD: ArrayLike, relations_KD: ArrayLike, where: str) -> NDArray[np.float64]:
+    """(K, S) cos(h_1 + r_k, h_2) of S pairs for each of K relations; the first sentence is the head.
 
     Embeddings are not normalised, since the length of a relation matters relative to theirs (arXiv 2212.08802, Eq. 3).
-
-    Raises:
-        DataError: relations of another width, non-finite numbers, vectors of length 0.
     """
-    first_SD, vectors_KD = _checked(embeddings1_SD, relations_KD, where)
-    return np.stack([paired_cosines(first_SD + vector_D, embeddings2_SD, where=where) for vector_D in vectors_KD])
+    heads_SD = np.asarray(first_SD, dtype=np.float64)
+    return np.stack([paired_cosines(heads_SD + vector_D, second_SD, where=where) for vector_D in np.asarray(relations_KD)])
 
 
 def relational_similarities(
@@ -77,14 +61,13 @@ def relational_similarities(
     Args:
         directions: "one" as in the paper; "max_both" (symmetric) as in its released code, which gave the printed numbers.
     """
-    _check_directions(directions, where)
     weights_K = np.asarray(weights, dtype=np.float64)
     used = np.flatnonzero(weights_K)
     vectors_KD = np.asarray(relations_KD)[used]
-    forward_S = weights_K[used] @ similarities_by_relation(embeddings1_SD, embeddings2_SD, vectors_KD, where=where)
+    forward_S = weights_K[used] @ _by_relation(embeddings1_SD, embeddings2_SD, vectors_KD, where)
     if directions == "one":
         return forward_S
-    return np.maximum(forward_S, weights_K[used] @ similarities_by_relation(embeddings2_SD, embeddings1_SD, vectors_KD, where=where))
+    return np.maximum(forward_S, weights_K[used] @ _by_relation(embeddings2_SD, embeddings1_SD, vectors_KD, where))
 
 
 def relational_queries(
@@ -94,9 +77,9 @@ def relational_queries(
 
     Their cosines rank documents as the relational score does, query as head, one direction (the paper's USEB tasks).
     """
-    weights_K = np.asarray(weights, dtype=np.float64)
-    checked_QD, vectors_KD = _checked(queries_QD, relations_KD, where)
-    parts = [weights_K[k] * normalized(checked_embeddings(checked_QD + vectors_KD[k], where=where)) for k in np.flatnonzero(weights_K)]
+    weights_K, vectors_KD = np.asarray(weights, dtype=np.float64), np.asarray(relations_KD, dtype=np.float64)
+    heads_QD = np.asarray(queries_QD, dtype=np.float64)
+    parts = [weights_K[k] * normalized(checked_embeddings(heads_QD + vectors_KD[k], where=where)) for k in np.flatnonzero(weights_K)]
     return np.sum(parts, axis=0)
 
 
@@ -106,65 +89,20 @@ def relation_cosines(relations_KD: ArrayLike) -> NDArray[np.float64]:
     return np.clip(unit_KD @ unit_KD.T, -1.0, 1.0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WeightCurve:
-    """scores[i]: score with `weights[i]` for `relation` and the other weights unchanged; None if undefined."""
-
-    relation: str
-    weights: tuple[float, ...]
-    scores: tuple[float | None, ...]
-
-
 def weight_curve(
     embeddings1_SD: ArrayLike,
     embeddings2_SD: ArrayLike,
     relations_KD: ArrayLike,
-    names: Sequence[str],
-    weights: Mapping[str, float],
+    weights_of_points: Sequence[NDArray[np.float64]],
     *,
-    relation: str,
-    grid: Sequence[float],
     score: Callable[[NDArray[np.float64]], float | None],
     directions: str = "max_both",
     where: str = "relations",
-) -> WeightCurve:
-    """Return the score of the pairs' similarities for a grid of weights of one relation (arXiv 2212.08802, Figure 3).
-
-    Raises:
-        DataError: as `relation_weights`, at each point of the grid.
-    """
-    _check_directions(directions, where)
-    by_point = [relation_weights({**weights, relation: weight}, names, normalize=False, where=where) for weight in grid]
-    forward_KS = similarities_by_relation(embeddings1_SD, embeddings2_SD, relations_KD, where=where)
-    backward_KS = (
-        similarities_by_relation(embeddings2_SD, embeddings1_SD, relations_KD, where=where) if directions == "max_both" else forward_KS
-    )
-    scores = tuple(score(np.maximum(weights_K @ forward_KS, weights_K @ backward_KS)) for weights_K in by_point)
-    return WeightCurve(relation=relation, weights=tuple(float(weight) for weight in grid), scores=scores)
-
-
-def _check_directions(directions: str, where: str) -> None:
-    if directions not in DIRECTIONS:
-        raise DataError(
-            where=f"{where}: directions", found=f'"{directions}"', expected=f"one of {', '.join(DIRECTIONS)}", remedy="Choose one of them."
-        )
-
-
-def _checked(embeddings_SD: ArrayLike, relations_KD: ArrayLike, where: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    checked_SD, vectors_KD = np.asarray(embeddings_SD, dtype=np.float64), np.asarray(relations_KD, dtype=np.float64)
-    if checked_SD.ndim != 2 or vectors_KD.ndim != 2 or checked_SD.shape[1] != vectors_KD.shape[1] or not len(vectors_KD):
-        raise DataError(
-            where=where,
-            found=f"embeddings of shape {checked_SD.shape} and relations of shape {vectors_KD.shape}",
-            expected="at least one relation, as wide as the embeddings",
-            remedy="Score an encoder with the relation table that was trained with it.",
-        )
-    if not np.isfinite(vectors_KD).all():
-        raise DataError(
-            where=where, found="relations that are not finite", expected="finite numbers",
-            remedy="Look at the training loss: it has diverged.",
-        )  # fmt: skip
-    return checked_SD, vectors_KD
+) -> list[float | None]:
+    """Return the score of the pairs' similarities by each of several (K,) weights (arXiv 2212.08802, Figure 3)."""
+    forward_KS = _by_relation(embeddings1_SD, embeddings2_SD, relations_KD, where)
+    backward_KS = _by_relation(embeddings2_SD, embeddings1_SD, relations_KD, where) if directions == "max_both" else forward_KS
+    return [score(np.maximum(weights_K @ forward_KS, weights_K @ backward_KS)) for weights_K in weights_of_points]
 
 
 Pool = Literal["relation", "all"]
@@ -195,43 +133,16 @@ class LinkPrediction:
         return self.scores[-1]
 
 
-def score_links(
-    heads_TD: ArrayLike,
-    tails_KD: ArrayLike,
-    *,
-    tail: ArrayLike,
-    relation: ArrayLike,
-    relations_RD: ArrayLike | None,
-    names: Sequence[str],
-    known: ArrayLike | None = None,
-    pool: Pool = "relation",
-    where: str = "link prediction",
-) -> LinkPrediction:
-    """Rank tails by cos(h + r, t) for T triples, as Sun et al. 2019 (arXiv 1902.10197), whom the paper cites.
+def link_similarities(
+    heads_TD: ArrayLike, tails_KD: ArrayLike, *, where: str = "link prediction"
+) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
+    """Return the cosines (rows, K) of some of T heads, shifted by their relation, with all tails, for `rank_links`.
 
-    Ties share their mean rank, so a collapsed encoder gets middle ranks. Memory: a tile of 512 × K numbers.
-
-    Args:
-        tail: (T,) row of the true tail in `tails_KD`.
-        relation: (T,) row of the relation in `relations_RD` and index in `names`.
-        relations_RD: None: an encoder without relations, r = 0.
-        known: (P, 2) pairs (triple, tail) that are also true and not ranked ("filtered"); may include tails with the head's text.
-        pool: rank the tails of the same relation, or of all; the paper does not say.
-
-    Raises:
-        DataError: shapes do not match, non-finite numbers, or an index out of range.
+    cos(h + r, t) as Sun et al. 2019 (arXiv 1902.10197), whom the paper cites.
     """
-    heads = checked_embeddings(heads_TD, where=f"{where}: heads")
+    heads_unit = normalized(checked_embeddings(heads_TD, where=f"{where}: heads shifted by their relation"))
     tails_unit = normalized(checked_embeddings(tails_KD, where=f"{where}: tails"))
-    tail_T, relation_T = np.asarray(tail, dtype=np.int64), np.asarray(relation, dtype=np.int64)
-    known_P2 = np.zeros((0, 2), dtype=np.int64) if known is None else np.asarray(known, dtype=np.int64).reshape(-1, 2)
-    vectors = np.zeros((len(names), heads.shape[1])) if relations_RD is None else np.asarray(relations_RD, dtype=np.float64)
-    _check(heads, tails_unit, tail_T, relation_T, known_P2, vectors, names, where)
-    heads_unit = normalized(checked_embeddings(heads + vectors[relation_T], where=f"{where}: heads shifted by their relation"))
-    return rank_links(
-        lambda rows: heads_unit[rows] @ tails_unit.T, num_tails=len(tails_unit), tail=tail_T, relation=relation_T, names=names,
-        known=known_P2, pool=pool,
-    )  # fmt: skip
+    return lambda rows: heads_unit[rows] @ tails_unit.T
 
 
 def rank_links(
@@ -244,7 +155,17 @@ def rank_links(
     known: NDArray[np.int64],
     pool: Pool,
 ) -> LinkPrediction:
-    """Rank as `score_links`, from `similarities(rows)`: (rows, K) of these triples' heads with all tails."""
+    """Rank the tails of T triples.
+
+    Ties share their mean rank, so a collapsed encoder gets middle ranks. Memory: a tile of 512 × K numbers.
+
+    Args:
+        similarities: rows -> (rows, K) similarities of these triples' heads with all tails.
+        tail: (T,) index of the true tail.
+        relation: (T,) index in `names`.
+        known: (P, 2) pairs (triple, tail) that are also true and not ranked ("filtered"); may include tails with the head's text.
+        pool: rank the tails of the same relation, or of all; the paper does not say.
+    """
     allowed_RK = np.ones((len(names), num_tails), dtype=bool)
     if pool == "relation":
         allowed_RK[:] = False
@@ -271,34 +192,3 @@ def _score(name: str, ranks_T: NDArray[np.float64], counts_T: NDArray[np.float64
         name=name, num_candidates=float(counts_T.mean()), mrr=100.0 * float((1.0 / ranks_T).mean()),
         hits={most: 100.0 * float((ranks_T <= most).mean()) for most in HITS},
     )  # fmt: skip
-
-
-def _check(
-    heads: NDArray[np.float64],
-    tails: NDArray[np.float64],
-    tail_T: NDArray[np.int64],
-    relation_T: NDArray[np.int64],
-    known_P2: NDArray[np.int64],
-    vectors: NDArray[np.float64],
-    names: Sequence[str],
-    where: str,
-) -> None:
-    num_triples, width = heads.shape
-    if not (tail_T.shape == relation_T.shape == (num_triples,) and tails.shape[1] == width and vectors.shape == (len(names), width)):
-        raise DataError(
-            where=where,
-            found=f"{heads.shape} heads, {tails.shape} tails, {vectors.shape} relations, {tail_T.shape} and "
-            f"{relation_T.shape} places, {len(names)} names",
-            expected="a tail and a relation for every head, a vector and a name for every relation, all of one width",
-            remedy="Score an encoder with the relation table that was trained with it.",
-        )
-    for what, places, size in (
-        ("tail", tail_T, len(tails)),
-        ("relation", relation_T, len(names)),
-        ("known triple", known_P2[:, 0], num_triples),
-        ("known tail", known_P2[:, 1], len(tails)),
-    ):
-        if len(places) and not (places.min() >= 0 and places.max() < size):
-            raise DataError(
-                where=where, found=f"{what} {places.min()} to {places.max()}", expected=f"0 to {size - 1}", remedy="Read the triples again."
-            )

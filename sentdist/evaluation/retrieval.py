@@ -63,33 +63,33 @@ DEPTH = 1000  # documents of a ranking, as trec_eval and BEIR cut it
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RetrievalScore:
+class RankingScore:
     """The mean over queries of each measure × 100, and its value for every query (for paired tests).
 
-    `acc@k`: share of queries with a relevant document (grade 1 or more) among the first k. `map`, `mrr`: to `depth`; `ndcg@10` uses grades.
-
-    Args:
-        is_constant: no query distinguishes its first document from its last, so that the order is that of the corpus.
+    All are None if no query distinguishes its first document from its last, so that the order is that of the corpus.
     """
 
-    measures: dict[str, float]
+    measures: dict[str, float | None]
     per_query: dict[str, NDArray[np.float64]]
     query_ids: tuple[str, ...]
-    num_documents: int
-    depth: int
-    is_constant: bool = False
+
+    @classmethod
+    def of(cls, values: Sequence[Mapping[str, float]], query_ids: Sequence[str], *, is_constant: bool) -> RankingScore:
+        """Return the score from the measures of each query, from 0 to 1."""
+        per_query = {name: np.array([100.0 * row[name] for row in values]) for name in values[0]}
+        means = {name: None if is_constant else float(column.mean()) for name, column in per_query.items()}
+        return cls(measures=means, per_query=per_query, query_ids=tuple(query_ids))
 
     def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
-        """The columns to keep per query: `query_id` and one column a measure."""
+        """Return the columns to keep per query: `query_id` and one column a measure."""
         return {"query_id": self.query_ids, **self.per_query}
 
 
 def rank_by(scores_QR: ArrayLike, *, depth: int) -> Ranking:
     """Return the `depth` documents with the highest scores (Q, R) for each query; ties in corpus order."""
     scores = np.asarray(scores_QR, dtype=np.float64)
-    rows_QR = np.broadcast_to(np.arange(scores.shape[1]), scores.shape)
-    best, rows = _best(scores, rows_QR, min(depth, scores.shape[1]))
-    return Ranking(documents=rows, cosines=best, num_documents=scores.shape[1])
+    rows = np.argsort(-scores, axis=1, kind="stable")[:, :depth]
+    return Ranking(documents=rows, cosines=np.take_along_axis(scores, rows, axis=1))
 
 
 def score_ranking(
@@ -100,10 +100,12 @@ def score_ranking(
     qrels: Mapping[str, Mapping[str, int]],
     unranked: Collection[str] = (),
     are_documents: Collection[str] = (),
-    recall_at: Sequence[int] = (10, 100),
     where: str = "retrieval",
-) -> RetrievalScore:
+) -> RankingScore:
     """Score a ranking against graded judgements.
+
+    `acc@k`: share of queries with a relevant document (grade 1 or more) among the first k. `map`, `mrr`: to the depth of the ranking;
+    `ndcg@10` uses grades.
 
     Args:
         qrels: query -> document -> grade, 0 = not relevant.
@@ -111,45 +113,30 @@ def score_ranking(
         are_documents: queries that are also documents with the same id, which then does not count as a hit, as in BEIR (arXiv 2104.08663).
 
     Raises:
-        DataError: as `judgements_of`, or the ranking has other queries or documents.
+        DataError: as `judgements_of`.
     """
     judged = judgements_of(query_ids, document_ids, qrels, unranked=unranked, where=where)
-    if (len(ranking.documents), ranking.num_documents) != (len(query_ids), len(document_ids)):
-        raise DataError(
-            where=where, found=f"{len(ranking.documents)} query embeddings and {ranking.num_documents} document embeddings",
-            expected=f"{len(query_ids)} and {len(document_ids)}, one for each id", remedy="Give embeddings in the order of the ids.",
-        )  # fmt: skip
-    num_ranked = ranking.documents.shape[1]
     row_of = {document: row for row, document in enumerate(document_ids)}
-    rows_of_query = []
+    of_query = []
     for query, rows in zip(query_ids, ranking.documents, strict=True):
         grades = judged[query]
         itself = row_of[query] if query in are_documents else None
         rank_of = {row: place for place, row in enumerate((row for row in rows.tolist() if row != itself), 1)}
         found = {rank_of[row_of[document]]: grade for document, grade in grades.items() if row_of.get(document) in rank_of}
-        rows_of_query.append(_measures(found, list(grades.values()), recall_at))
-    per_query = {name: np.array([100.0 * row[name] for row in rows_of_query]) for name in rows_of_query[0]}
-    return RetrievalScore(
-        measures={name: float(values.mean()) for name, values in per_query.items()}, per_query=per_query, query_ids=tuple(query_ids),
-        num_documents=len(document_ids), depth=num_ranked, is_constant=num_ranked > 1 and not np.ptp(ranking.cosines, axis=1).any(),
-    )  # fmt: skip
+        of_query.append(_measures(found, list(grades.values())))
+    is_constant = ranking.documents.shape[1] > 1 and not np.ptp(ranking.cosines, axis=1).any()
+    return RankingScore.of(of_query, query_ids, is_constant=is_constant)
 
 
-def _measures(found: Mapping[int, int], grades: Sequence[int], recall_at: Sequence[int]) -> dict[str, float]:
+def _measures(found: Mapping[int, int], grades: Sequence[int]) -> dict[str, float]:
     num_relevant = sum(grade > 0 for grade in grades)
     return {
         **{f"acc@{k}": success(found, k) for k in (1, 3, 5)},
         "map": average_precision(found, num_relevant),
         "mrr": reciprocal_rank(found),
         "ndcg@10": ndcg(found, grades, 10),
-        **{f"recall@{k}": recall(found, num_relevant, k) for k in recall_at},
+        **{f"recall@{k}": recall(found, num_relevant, k) for k in (10, 100)},
     }
-
-
-def _best(cosines_QR: NDArray[np.float64], rows_QR: NDArray[np.int64], depth: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """The `depth` best columns of each row; a stable sort keeps the corpus order of ties."""
-    order_Qk = np.argsort(-cosines_QR, axis=1, kind="stable")[:, :depth]
-    return np.take_along_axis(cosines_QR, order_Qk, axis=1), np.take_along_axis(rows_QR, order_Qk, axis=1)
 
 
 def judgements_of(
@@ -163,14 +150,8 @@ def judgements_of(
     """Return the qrels of these queries; others are ignored, since a fold scores a part of the queries.
 
     Raises:
-        DataError: repeated ids, a query without a relevant document, or qrels with unknown documents.
+        DataError: a query without a relevant document, or qrels with unknown documents.
     """
-    for kind, ids in (("query", query_ids), ("document", document_ids)):
-        if len(set(ids)) != len(ids) or not len(ids):
-            raise DataError(
-                where=f"{where}: {kind} ids", found=f"{len(ids)} ids, {len(set(ids))} of them different",
-                expected="at least one, all different", remedy=f"Drop the {kind} rows that repeat an id.",
-            )  # fmt: skip
     judged = {query: dict(qrels.get(query, {})) for query in query_ids}
     without = [query for query, grades in judged.items() if not any(grade > 0 for grade in grades.values())]
     if without:
@@ -190,65 +171,26 @@ def judgements_of(
     return judged
 
 
-MEASURES = ("map", "mrr@10", "ndcg@10")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RerankingScore:
-    """The mean over queries of each measure × 100 (None if no query's candidates differ in score), and the value of every query."""
-
-    measures: dict[str, float | None]
-    per_query: dict[str, NDArray[np.float64]]
-    query_ids: tuple[str, ...]
-
-    def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
-        """The columns to keep per query: `query_id` and one column a measure."""
-        return {"query_id": self.query_ids, **self.per_query}
-
-
-def score_candidates(
-    scores: ArrayLike, *, query_ids: Sequence[str], document_ids: Sequence[str], relevance: Sequence[int], where: str = "reranking"
-) -> RerankingScore:
-    """Score R rows, each a query with one candidate; grades of 1 or more are relevant.
+def score_candidates(scores: ArrayLike, *, query_ids: Sequence[str], relevance: Sequence[int]) -> RankingScore:
+    """Score R rows, each a query with one candidate; grades of 1 or more are relevant, and each query has a relevant candidate.
 
     Scores equal to six decimals tie, and ties keep the order of the rows, like a stable sort in the reference implementations.
-
-    Raises:
-        DataError: a query without a relevant candidate, or scores that are not finite.
     """
-    scores_R = np.asarray(scores, dtype=np.float64)
-    if scores_R.shape != (len(query_ids),) or not np.isfinite(scores_R).all():
-        raise DataError(
-            where=where, found=f"scores of shape {scores_R.shape}, {int((~np.isfinite(scores_R)).sum())} of them not finite",
-            expected=f"a finite score for each of {len(query_ids)} rows", remedy="Check the encoder.",
-        )  # fmt: skip
+    rounded_R = np.round(np.asarray(scores, dtype=np.float64), COSINE_DECIMALS)
     rows_of: dict[str, list[int]] = {}
     for row, query in enumerate(query_ids):
         rows_of.setdefault(query, []).append(row)
-    without = [query for query, rows in rows_of.items() if not any(relevance[row] > 0 for row in rows)]
-    if without:
-        raise DataError(
-            where=where,
-            found=f"{len(without)} of {len(rows_of)} queries without a relevant candidate, first {without[0]!r}",
-            expected="at least one candidate of grade 1 or more for each query",
-            remedy="Leave these queries out before scoring; no order can answer them.",
-        )
-    rounded_R = np.round(scores_R, COSINE_DECIMALS)
-    queries = list(rows_of)
-    per_query = {name: np.zeros(len(queries)) for name in MEASURES}
-    for number, rows in enumerate(rows_of.values()):
+    of_query = []
+    for rows in rows_of.values():
         best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
         found = {place: relevance[row] for place, row in enumerate(best_first.tolist(), 1)}
         grades = list(found.values())
-        values = (average_precision(found, sum(grade > 0 for grade in grades)), reciprocal_rank(found, 10), ndcg(found, grades, 10))
-        for name, value in zip(MEASURES, values, strict=True):
-            per_query[name][number] = 100.0 * value
-    has_order = any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
-    return RerankingScore(
-        measures={name: float(values.mean()) if has_order else None for name, values in per_query.items()},
-        per_query=per_query,
-        query_ids=tuple(queries),
-    )
+        num_relevant = sum(grade > 0 for grade in grades)
+        of_query.append(
+            {"map": average_precision(found, num_relevant), "mrr@10": reciprocal_rank(found, 10), "ndcg@10": ndcg(found, grades, 10)}
+        )
+    is_constant = not any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
+    return RankingScore.of(of_query, tuple(rows_of), is_constant=is_constant)
 
 
 FORUMS_DEPTH = 100
@@ -266,8 +208,3 @@ def average_precisions(documents_QK: NDArray[np.int64], relevant: Sequence[Set[i
     hits_QK = hits_QK.reshape(len(relevant), -1)[:, :FORUMS_DEPTH]
     precision_QK = np.cumsum(hits_QK, axis=1) / np.arange(1, hits_QK.shape[1] + 1)
     return 100.0 * np.asarray(np.sum(precision_QK * hits_QK, axis=1) / np.maximum(1, hits_QK.sum(axis=1)))
-
-
-def mean_over_forums(precisions: Sequence[NDArray[np.float64]]) -> float:
-    """Return the mean over forums of the mean over their questions."""
-    return float(np.mean([values.mean() for values in precisions]))

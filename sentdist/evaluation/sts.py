@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -94,19 +94,11 @@ class ParaphraseScore:
     labels: NDArray[np.int64]  # (P,)
 
 
-def score_paraphrases(similarities: ArrayLike, labels: Sequence[str] | ArrayLike, *, where: str = "paraphrases") -> ParaphraseScore:
-    """Score P similarities against labels 1 (paraphrase) and 0; raise DataError for other labels or non-finite similarities."""
+def score_paraphrases(similarities: ArrayLike, labels: ArrayLike) -> ParaphraseScore:
+    """Score P similarities against labels 1 (paraphrase) and 0."""
     from sklearn.metrics import average_precision_score  # scikit-learn takes a second to import
 
-    similarities_P = np.asarray(similarities, dtype=np.float64)
-    texts = [str(label) for label in labels]  # type: ignore[union-attr]
-    other = next((text for text in texts if text not in ("0", "1")), None)
-    if other is not None or similarities_P.shape != (len(texts),) or not texts:
-        found = f"label {other}" if other is not None else f"{similarities_P.shape} similarities for {len(texts)} labels"
-        raise DataError(where=where, found=found, expected="0 or 1 for each of one pair or more", remedy="Correct the labels.")
-    if not np.isfinite(similarities_P).all():
-        raise DataError(where=where, found="similarities that are NaN or infinite", expected="finite numbers", remedy="Check the encoder.")
-    labels_P = np.asarray([int(text) for text in texts], dtype=np.int64)
+    similarities_P, labels_P = np.asarray(similarities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
     is_defined = 0 < labels_P.sum() < len(labels_P) and float(np.ptp(similarities_P)) > COSINE_RESOLUTION
     return ParaphraseScore(
         ap=100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None, share=100.0 * float(labels_P.mean()),
@@ -124,16 +116,6 @@ def mean_of_all(values: Iterable[float | None], weights: Sequence[float] | None 
 Aggregation = Literal["all", "mean", "wmean"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class SubsetScore:
-    """The correlations × 100 within one subset (for example `headlines` of STS13)."""
-
-    name: str
-    num_pairs: int
-    spearman: float | None
-    pearson: float | None
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StsScore:
     """The score of one STS set, and what tests against another encoder need.
@@ -143,55 +125,31 @@ class StsScore:
 
     spearman: float | None
     pearson: float | None
-    aggregation: Aggregation
-    num_pairs: int
-    subsets: tuple[SubsetScore, ...]
-    subset_names: tuple[str, ...]
+    subsets: tuple[str, ...]  # (S,) of each pair
     similarities: NDArray[np.float64]  # (S,)
     gold: NDArray[np.float64]  # (S,)
 
     def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
         """Return the columns to keep per pair (`subset`, `score`, `similarity`), in the order of the task's file."""
-        return {"subset": self.subset_names, "score": self.gold, "similarity": self.similarities}
+        return {"subset": self.subsets, "score": self.gold, "similarity": self.similarities}
 
 
-def score_similarities(
-    similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str], aggregation: Aggregation = "all", *, where: str = "STS"
-) -> StsScore:
+def score_similarities(similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str], aggregation: Aggregation = "all") -> StsScore:
     """Score S similarities against S gold scores; no regressor (SimCSE's rule, arXiv 2104.08821 §6).
 
     Args:
         aggregation: `all`: one correlation over all pairs (the protocol of published tables); `mean`: mean of the subsets' correlations;
             `wmean`: weighted by their pairs. The choice changes scores by points.
     """
-    similarities_S = np.asarray(similarities, dtype=np.float64)
-    gold_S = np.asarray(scores, dtype=np.float64)
-    _check(similarities_S, gold_S, subsets, aggregation, where)
+    similarities_S, gold_S = np.asarray(similarities, dtype=np.float64), np.asarray(scores, dtype=np.float64)
     names = np.asarray(subsets, dtype=np.str_)
-    parts = []
-    for name in dict.fromkeys(subsets):
-        of_subset = names == name
-        parts.append(
-            SubsetScore(
-                name=name,
-                num_pairs=int(of_subset.sum()),
-                spearman=spearman(similarities_S[of_subset], gold_S[of_subset]),
-                pearson=pearson(similarities_S[of_subset], gold_S[of_subset]),
-            )
-        )
-    match aggregation:
-        case "all":
-            rank, linear = spearman(similarities_S, gold_S), pearson(similarities_S, gold_S)
-        case "mean" | "wmean":
-            weights = [part.num_pairs if aggregation == "wmean" else 1 for part in parts]
-            rank = mean_of_all([part.spearman for part in parts], weights)  # None as soon as one subset is undefined
-            linear = mean_of_all([part.pearson for part in parts], weights)
-        case _:
-            assert_never(aggregation)
-    return StsScore(
-        spearman=rank, pearson=linear, aggregation=aggregation, num_pairs=len(gold_S), subsets=tuple(parts), subset_names=tuple(subsets),
-        similarities=similarities_S, gold=gold_S,
-    )  # fmt: skip
+    parts = [names == name for name in dict.fromkeys(subsets)] if aggregation != "all" else [np.ones(len(names), dtype=bool)]
+    weights = [int(part.sum()) if aggregation == "wmean" else 1 for part in parts]
+    # None as soon as one subset is undefined
+    rank, linear = (
+        mean_of_all([measure(similarities_S[part], gold_S[part]) for part in parts], weights) for measure in (spearman, pearson)
+    )
+    return StsScore(spearman=rank, pearson=linear, subsets=tuple(subsets), similarities=similarities_S, gold=gold_S)
 
 
 def jaccard_scores(sentences1: Sequence[str], sentences2: Sequence[str]) -> NDArray[np.float64]:
@@ -201,21 +159,3 @@ def jaccard_scores(sentences1: Sequence[str], sentences2: Sequence[str]) -> NDAr
         words1, words2 = set(sentence1.lower().split()), set(sentence2.lower().split())
         overlaps.append(len(words1 & words2) / len(words1 | words2) if words1 | words2 else 0.0)
     return np.asarray(overlaps)
-
-
-def _check(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64], subsets: Sequence[str], aggregation: str, where: str) -> None:
-    if aggregation not in get_args(Aggregation):
-        raise DataError(
-            where=f"{where}: aggregation", found=f'"{aggregation}"', expected="all, mean or wmean", remedy='Published tables use "all".'
-        )
-    if not similarities_S.shape == gold_S.shape == (len(subsets),) or not len(subsets):
-        raise DataError(
-            where=where, found=f"{similarities_S.shape} similarities, {gold_S.shape} gold scores, {len(subsets)} subset names",
-            expected="one of each for every pair, and at least one pair", remedy="Check that the task's file was read whole.",
-        )  # fmt: skip
-    for name, values_S in (("similarities", similarities_S), ("gold scores", gold_S)):
-        if not np.isfinite(values_S).all():
-            raise DataError(
-                where=where, found=f"{int((~np.isfinite(values_S)).sum())} {name} that are NaN or infinite", expected="finite numbers",
-                remedy="Pairs without a gold score must be left out when the task is read.",
-            )  # fmt: skip

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sentdist.errors import DataError, EncoderError, hub_trouble
-from sentdist.learning.encoder.declared import declared_pooling, keep_prompts, write_classic
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.specs import EncoderUse
 from sentdist.store.record import OWN_FILES
@@ -114,18 +114,18 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
         EncoderError: no such checkpoint. DataError: the folder exists.
     """
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.learning.encoder.write_folder import EncoderCard, language_of
+    from sentdist.learning.encoder.write_folder import EncoderCard, keep_prompts, language_of, write_classic
 
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
     with whole_folder(to) as part:
-        if (folder / "modules.json").is_file() and use.pooling in (None, declared_pooling(folder)):
+        if (folder / "modules.json").is_file() and use.pooling in (None, Checkpoint.open(folder).pooling):
             shutil.copytree(folder, part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*OWN_FILES))
         else:
             encoder = LoadedEncoder.load(use).encoder
             name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # no local paths in a card
             of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
             encoder.to("cpu").save(part, card=of_base)
-        keep_prompts(folder, part, checkpoint=use.checkpoint)
+        keep_prompts(folder, part, name=use.checkpoint)
         write_classic(part, use.max_length)
         if card is not None:
             (part / "README.md").write_text(card, encoding="utf-8")

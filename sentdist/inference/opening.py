@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from sentdist.errors import DataError, EncoderError, StoreError, brief, did_you_mean, listed
-from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, named_prompts
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, REMEDY, Checkpoint
 from sentdist.recipe.specs import PRECISIONS, AskedPrompts, EncoderUse
 
 if TYPE_CHECKING:
@@ -153,13 +153,13 @@ class Prompts:
     asked: AskedPrompts  # with the encoder's name
 
     @classmethod
-    def of(cls, folder: Path, use: EncoderUse) -> Prompts:
+    def of(cls, checkpoint: Checkpoint, use: EncoderUse) -> Prompts:
         """Return the prompts that a folder declares, and those requested by the use.
 
         Raises:
             EncoderError: prompts that are not texts, or a default that is none of them.
         """
-        texts, default = named_prompts(folder)
+        folder, texts, default = checkpoint.folder, checkpoint.prompts, checkpoint.default_prompt
         if default is not None and default not in {OF_QUERIES, OF_DOCUMENTS, *texts}:
             raise EncoderError(
                 where=f"{folder / CONFIG_OF_PROMPTS}: default_prompt_name", found=brief(default),

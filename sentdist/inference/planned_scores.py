@@ -11,19 +11,20 @@ from sentdist.data.mirror import address_of
 from sentdist.data.sources import has_source
 from sentdist.errors import DataError, RecipeError
 from sentdist.inference.opening import Prompt, Prompts
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.recipe.evaluation import is_own_rows
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import AskedPrompts, EncoderSpec, EncoderUse, TaskPrompts, TextRole
 from sentdist.recipe.stages import Scores
-from sentdist.recipe.task_kinds import TASK_KINDS, own_rows_of
-from sentdist.recipe.task_names import OWN_KINDS, own_parts, task_names
-from sentdist.recipe.tasks import TASKS
 from sentdist.stages.context import Context
-from sentdist.stages.planning.planned import planned_evaluation
-from sentdist.stages.planning.resolve import declared_folder
-from sentdist.stages.scores.embed_sentences import MakeEmbed, embed_here
+from sentdist.stages.embed import MakeEmbed, embed_here
+from sentdist.stages.planned import planned_evaluation
+from sentdist.stages.resolve import declared_folder
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
+from sentdist.tasks.names import own_parts, task_names
 
 _NO_FILE = ("generated/", "hub:")  # prefixes of sources that are no files
 
@@ -99,7 +100,7 @@ def _prompts_of(stage: Scores, context: Context, use: EncoderUse, asked: AskedPr
         return {}
     assert isinstance(stage.encoder, EncoderSpec), "encoders are scored as they are given"
     folder = declared_folder(stage.encoder, context.folders) or find_checkpoint(use.checkpoint, revision=use.revision)
-    known = Prompts.of(folder, replace(use, prompts=asked))
+    known = Prompts.of(Checkpoint.open(folder), replace(use, prompts=asked))
     of_role = {"sentence": known.of_sentences, "query": known.of_queries, "document": known.of_documents}
     return {role: of_role[role]() for role in roles}
 
@@ -153,7 +154,7 @@ class PlannedScores:
                 *notes,
             )
         if any(map(is_own_rows, names)):
-            own = [task.name for task in stage.tasks if own_rows_of(task) is not None]
+            own = [task.name for task in stage.tasks if task.own is not None]
             names = tuple(dict.fromkeys(scored for name in names for scored in (own if is_own_rows(name) else (name,))))
         used = _prompts_of(stage, context, use, prompts or AskedPrompts())
         texts = {role: prompt.text for role, prompt in used.items() if prompt.text}
@@ -178,7 +179,7 @@ class PlannedScores:
         Raises:
             ResourceError: tf32 or bf16 on a device without it.
         """
-        from sentdist.stages.devices import check_precisions, old_gpu_here, on_this_machine
+        from sentdist.stages.fit import check_precisions, old_gpu_here, on_this_machine
 
         runtime, devices = on_this_machine(self.context.runtime)
         check_precisions([self.stage], runtime, old_gpu=old_gpu_here(runtime))
@@ -190,6 +191,6 @@ class PlannedScores:
 
     def encoded(self, make_embed: MakeEmbed = embed_here, on_fit: Callable[[str], None] | None = None) -> Artifact:
         """Compute the scores; arguments as for `build_scores`."""
-        from sentdist.stages.scores.build import build_scores  # imports scipy: mistakes in names are reported before
+        from sentdist.stages.scores import build_scores  # imports scipy: mistakes in names are reported before
 
         return build_scores(self.stage, self.context, make_embed=make_embed, on_fit=on_fit)

@@ -17,16 +17,14 @@ from sentdist.inference.embedding_file import PROMPT, TEXTS, TextsDigest, embedd
 from sentdist.inference.opening import Prompts
 from sentdist.learning.encoder.encode import TOKENS_ON_GPU, encode
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.pretrained import saved_head
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_not_pooled, tokens_of_prompt
+from sentdist.learning.encoder.tokens import TokenBatch, UnknownWords, check_room, tokens_of_prompt
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
-from sentdist.stages.devices import why_unusable
-from sentdist.stages.memory import explained_if_full, whole_gpu
-from sentdist.stages.planning.resolve import EncoderDigest, digest_of_encoder
+from sentdist.stages.fit import explained_if_full, whole_gpu, why_unusable
+from sentdist.stages.resolve import EncoderDigest, digest_of_encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +61,7 @@ class LoadedEncoder:
         folder = find_checkpoint(use.checkpoint, revision=use.revision)
         encoder = SentenceEncoder.load(folder, pooling=use.pooling)
         encoder.checked_length(use.max_length)
-        if POOLINGS[encoder.pooling].gives_dense and saved_head(folder, encoder.pooling) is None:
+        if POOLINGS[encoder.pooling].gives_dense and not encoder.checkpoint.modules_of("Dense"):
             raise EncoderError(
                 where=f"encoder {use.checkpoint}: pooling {encoder.pooling}", found="no weights of a dense layer",
                 expected="a folder with them, as written by training with this pooling",
@@ -94,7 +92,7 @@ class LoadedEncoder:
     @cached_property
     def prompts(self) -> Prompts:
         """The folder's prompts for sentence-transformers; raises EncoderError as `Prompts.of`."""
-        return Prompts.of(self.folder, self.use)
+        return Prompts.of(self.encoder.checkpoint, self.use)
 
     def _check_prompt(self) -> None:
         check_room(self.use.prompt, self._tokens_of_prompt, longest=self.max_length, checkpoint=self.use.checkpoint)
@@ -105,7 +103,7 @@ class LoadedEncoder:
 
     @cached_property
     def _tokens_not_pooled(self) -> int:
-        return tokens_not_pooled(self._tokens_of_prompt, folder=self.folder, pooling=self.encoder.pooling, checkpoint=self.use.checkpoint)
+        return self.encoder.tokens_not_pooled(self._tokens_of_prompt, name=self.use.checkpoint)
 
     @property
     def width(self) -> int:

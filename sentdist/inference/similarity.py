@@ -16,11 +16,10 @@ from sentdist.errors import DataError, EncoderError
 from sentdist.families import POOLINGS
 from sentdist.files import whole_file
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.declared import declared_pooling
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.objectives import names_where
 from sentdist.recipe.specs import RelationalScoring
-from sentdist.stages.scores.scorer import COSINE, RelationalScorer, Scorer
+from sentdist.tasks.scorer import COSINE, RelationalScorer, Scorer
 from sentdist.text import csv_cell
 
 PAIRS_AT_ONCE = 8_192
@@ -84,7 +83,7 @@ def scorer_of(loaded: LoadedEncoder, weights: Mapping[str, float]) -> Relational
 
 def _learned_with(loaded: LoadedEncoder, relations: Relations) -> str | None:
     """The pooling that relations were trained with, if the encoder's embeddings differ from it here; None: equal or unknown."""
-    learned = relations.pooling or declared_pooling(loaded.folder)
+    learned = relations.pooling or loaded.encoder.checkpoint.pooling
     is_other = learned is not None and (POOLINGS[learned].is_other_at_test or learned != loaded.encoder.pooling)
     return learned if is_other else None
 

@@ -21,7 +21,7 @@ from sentdist.errors import brief, first_line
 from sentdist.files import cache_folder, whole_file
 
 SOURCES = ("rows.cpp", "attention.cpp")
-HEADERS = ("lanes.h", "heads.h")
+HEADERS = ("lanes.h",)
 # Sums keep their order and NaN stays NaN: nothing of -ffast-math.
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-fno-math-errno", "-Wall")
 _COMPILERS = ("g++", "c++")  # no Clang: torch's libraries lack its function for parallel loops
@@ -64,30 +64,11 @@ def find_or_build() -> Path:
         raise NoKernelsError("GCC's C++ compiler was not found (Debian: apt-get install g++)")
     folder = _private_folder()
     file = folder / f"{_digest(compiler)}.so"
-    if _is_whole(file):
-        return file
-    with _locked(folder):
-        if not _is_whole(file):
-            _build(compiler, file)
-            with whole_file(_checksum_of(file), synced=True) as made:
-                made.write_text(_sha256(file))
+    if not file.exists():
+        with _locked(folder):
+            if not file.exists():
+                _build(compiler, file)
     return file
-
-
-def _is_whole(file: Path) -> bool:
-    """Whether the file is as it was built: loading a truncated library ends the process."""
-    try:
-        return _checksum_of(file).read_text() == _sha256(file)
-    except FileNotFoundError:
-        return False
-
-
-def _checksum_of(file: Path) -> Path:
-    return file.with_suffix(".sha256")
-
-
-def _sha256(file: Path) -> str:
-    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _private_folder() -> Path:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
+from importlib.util import find_spec
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,21 +15,9 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from transformers import AttentionInterface
 
-from sentdist.kernels import TILES, cpp_kernels
-from sentdist.kernels.fused_attention import (
-    ByLength,
-    Kernel,
-    by_length,
-    dropped_attention,
-    fused_attention,
-    fused_kernel,
-    load_triton_kernels,
-    longest_supported,
-    takes_band,
-)
+from sentdist.kernels import cpp_kernels, longest_tile
 from sentdist.kernels.grouped_attention import LengthGroups, grouped_attention, length_groups
 from sentdist.kernels.interface import (
-    AttentionKernel,
     AttentionLayout,
     Band,
     DropoutMask,
@@ -37,6 +27,7 @@ from sentdist.kernels.interface import (
     band_of,
 )
 from sentdist.kernels.tensors import head_scales, inverse, is_faster_than_torch, sent_to, tile_launches
+from sentdist.machine import AMPERE
 
 
 def compiled_attention(
@@ -98,6 +89,108 @@ class _Attention(torch.autograd.Function):
         return *out, grad_distances, None, None, None, None
 
 
+WIDEST_FLASH_HEAD = 256
+MOST_OF_FLASH = 4096  # its derivative keeps 128 rows of float32 a sentence: 0.8 GB at width 384
+# How `fused_attention` calls it: the first arguments by position, the others by name.
+_ARGUMENTS = ["query", "key", "value", "cum_seq_q", "cum_seq_k", "max_q", "max_k", "dropout_p", "is_causal", "return_debug_mask"]
+_NAMED = {"scale", "window_size_left", "window_size_right"}
+
+
+def has_flash(device: torch.device, dtype: torch.dtype, head_width: int) -> bool:
+    """Whether torch has FlashAttention 2 (Dao 2023, arXiv 2307.08691) here for half precision and heads of this width."""
+    if device.type != "cuda" or dtype not in (torch.float16, torch.bfloat16):
+        return False
+    return head_width % 8 == 0 and head_width <= WIDEST_FLASH_HEAD and _has_operation() and _capability(device) >= AMPERE
+
+
+@cache
+def _has_operation() -> bool:
+    """Whether torch has this private operation, with the arguments used here."""
+    operation: Any = getattr(torch.ops.aten, "_flash_attention_forward", None)
+    found = [] if operation is None else [argument.name for argument in operation.default._schema.arguments]
+    return found[: len(_ARGUMENTS)] == _ARGUMENTS and set(found) >= _NAMED
+
+
+def longest_supported(device: torch.device, dtype: torch.dtype, head_width: int) -> int:
+    """Return the longest sentence for the Triton kernels here, in tokens; 0 where they do not run."""
+    if device.type != "cuda" or why_kernels_unavailable(device) is not None:
+        return 0
+    tile = longest_tile(head_width, dtype.itemsize)
+    return tile if _has_large_tiles(device) else tile // 2
+
+
+def why_kernels_unavailable(device: torch.device) -> str | None:
+    """Return why the Triton kernels, for short sentences, do not run on this GPU; None if they do."""
+    if not _has_triton():
+        return "Triton is not installed"
+    if torch.version.hip is not None or _capability(device) < AMPERE:
+        return f"{torch.cuda.get_device_name(device)} is not an NVIDIA GPU from Ampere on"
+    reason: str | None = load_triton_kernels().why_unavailable(device)
+    return reason
+
+
+@cache
+def _has_large_tiles(device: torch.device) -> bool:
+    """Whether a multiprocessor has the memory for the largest tile: 163 KiB in an A100, 227 in an H100, 99 in an A10 or L4."""
+    num_bytes: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    return num_bytes >= 160 * 2**10
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    lengths: Sequence[int],
+    boundaries: Tensor,
+    scale: float,
+    p: float,
+    band: Band | None = None,
+) -> Tensor:
+    """softmax(q kᵀ · scale) v within each sentence and band, (T, H, head width), each weight dropped with probability `p`.
+
+    Calls FlashAttention with its derivative: `torch.nn.attention.varlen` has no dropout. No weights are kept, so memory grows with
+    T + 128·S. Masks come from the device's default generator, so a recomputed pass draws them again.
+    Shapes: query (T, H, head width); key and value with as many heads, or a divisor of H; boundaries (S + 1,) int32, of the S `lengths` on
+        the host.
+    """
+    aten: Any = torch.ops.aten
+    is_causal = band is not None and band.after == 0
+    reach = (None, None) if band is None or band.is_whole_past else (band.before, band.after)
+    left, right = (-1 if one is None else one for one in reach)  # -1: no bound
+    runs = [lengths[first : first + MOST_OF_FLASH] for first in range(0, len(lengths), MOST_OF_FLASH)]
+    num_tokens = [sum(run) for run in runs]
+    parts = zip(*(whole.split(num_tokens) for whole in (query, key, value)), strict=True)  # whose derivative is one copy, not one a part
+    contexts, first = [], 0
+    for run, start, states in zip(runs, accumulate(num_tokens, initial=0), parts, strict=False):
+        bounds = boundaries[first : first + len(run) + 1] - start if start else boundaries[: len(run) + 1]
+        # Its own longest: torch refuses one that has more tokens than the call, in the backward pass.
+        context = aten._flash_attention_forward(
+            *states, bounds, bounds, max(run), max(run), p, is_causal, False, scale=scale, window_size_left=left, window_size_right=right
+        )[0]
+        contexts.append(context)
+        first += len(run)
+    return contexts[0] if len(contexts) == 1 else torch.cat(contexts)
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
+
+
+@cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
+
+
+@cache
+def load_triton_kernels() -> Any:
+    """Return the module; cached, since each layer asks in each step and an import statement takes a microsecond even then."""
+    from sentdist.kernels import triton_kernels
+
+    return triton_kernels
+
+
 FLAT_ATTENTION = "sentdist_flat"
 
 
@@ -123,22 +216,13 @@ class Segments:
 
     @cached_property
     def grouped(self) -> LengthGroups:
-        """Groups for torch's matrix products. GPU kernels never read it: for 12,000 sentences making it takes longer than their step."""
+        """Groups for torch's attention. GPU kernels never read it: for 12,000 sentences making it takes longer than their step."""
         return length_groups(self.lengths, self.boundaries.device, num_heads=self.num_heads)
-
-    @cached_property
-    def by_length(self) -> ByLength:
-        """For torch's kernel with dropout in float32."""
-        return by_length(self.lengths, self.boundaries.device, num_heads=self.num_heads)
 
     @cached_property
     def launches(self) -> Launches:
         """For kernels in Triton, which take sentences of up to `TILES[-1]` tokens."""
         return tile_launches(self.lengths, self.boundaries.device, num_heads=self.num_heads)
-
-    @cached_property
-    def tiles(self) -> tuple[int, ...]:
-        return tuple(tile for tile, _ in self.launches)
 
     def split(self, longest: int) -> SplitSegments | None:
         """Return the sentences of up to `longest` tokens and the others, made once per step; None unless there are both."""
@@ -215,32 +299,29 @@ def flat_attention(
 
 
 class _AttentionSettings(NamedTuple):
-    """What attention computes of a layer's states. kernel: of torch, for these numbers and this band. p: of dropout."""
+    """What attention computes of a layer's states. p: of dropout."""
 
-    kernel: Kernel | None
     band: Band | None
     scale: float
     p: float
 
 
 def _attend(segments: Segments, query: Tensor, key: Tensor, value: Tensor, band: Band | None, *, scale: float, p: float) -> Tensor:
-    """Return (T, H, head width), by the fastest kernel for these numbers and this band; else by products of groups."""
+    """Return (T, H, head width), by the fastest kernel for these numbers and this band; else by torch in groups of similar length."""
     num_heads, width = query.shape[1:]
-    kernel = fused_kernel(query.device, query.dtype, width)
-    if not takes_band(kernel, band) or segments.distances is not None:
-        kernel = None
-    settings = _AttentionSettings(kernel, band, scale, p)
-    is_in_triton = _is_best_in_triton(segments, query, settings)
-    if key.shape[1] != num_heads and (is_in_triton or kernel != "flash"):
+    has_kernel = segments.distances is None and has_flash(query.device, query.dtype, width)
+    settings = _AttentionSettings(band, scale, p)
+    is_faster = not has_kernel or is_faster_than_torch(query, num_sentences=segments.num_sentences)
+    is_in_triton = is_faster and segments.longest <= longest_supported(query.device, query.dtype, width)
+    if key.shape[1] != num_heads and (is_in_triton or not has_kernel):
         key, value = (_repeated(states, num_heads) for states in (key, value))
     if cpp_kernels.supports_attention(query, key, value):
         return _compiled_attention(cpp_kernels, segments, query, key, value, settings)
     if is_in_triton:
         return _compiled_attention(load_triton_kernels(), segments, query, key, value, settings, launches=segments.launches)
-    if kernel is None or (kernel == "efficient" and p > 0.0):
-        return _split_attention(segments, query, key, value, settings)
-    lengths, boundaries, longest = segments.lengths, segments.boundaries, segments.longest
-    return fused_attention(kernel, query, key, value, lengths=lengths, boundaries=boundaries, longest=longest, scale=scale, p=p, band=band)
+    if has_kernel:
+        return fused_attention(query, key, value, lengths=segments.lengths, boundaries=segments.boundaries, scale=scale, p=p, band=band)
+    return _split_attention(segments, query, key, value, settings)
 
 
 def _repeated(states: Tensor, num_heads: int) -> Tensor:
@@ -250,25 +331,22 @@ def _repeated(states: Tensor, num_heads: int) -> Tensor:
 
 
 def _split_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
-    """Attend where torch has no kernel or needs one call per length (dropout in float32): use it only for sentences too long for Triton."""
-    split = segments.split(_longest_in_triton(_own_kernel(segments, query, settings)))
+    """Attend by Triton within the sentences that are short enough for it, within the others in groups."""
+    split = segments.split(longest_supported(query.device, query.dtype, query.shape[-1]))
     if split is None:
-        return _torch_attention(segments, query, key, value, settings)
+        return _grouped_attention(segments, query, key, value, settings)
     num_tokens = [sum(split.short.lengths), sum(split.long.lengths)]
     states = (whole.index_select(0, split.tokens).split(num_tokens) for whole in (query, key, value))
     (query, long_query), (key, long_key), (value, long_value) = states
     contexts = (
         _compiled_attention(load_triton_kernels(), split.short, query, key, value, settings, launches=split.short.launches),
-        _torch_attention(split.long, long_query, long_key, long_value, settings),
+        _grouped_attention(split.long, long_query, long_key, long_value, settings),
     )
     return torch.cat(contexts).index_select(0, split.back)
 
 
-def _torch_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
-    kernel, band, scale, p = settings
-    if kernel is not None:
-        return dropped_attention(query, key, value, segments.by_length, scale=scale, p=p, band=band)
-    return grouped_attention(query, key, value, segments.grouped, scale=scale, p=p, band=band, distances=segments.distances)
+def _grouped_attention(segments: Segments, query: Tensor, key: Tensor, value: Tensor, settings: _AttentionSettings) -> Tensor:
+    return grouped_attention(query, key, value, segments.grouped, **settings._asdict(), distances=segments.distances)
 
 
 def _compiled_attention(
@@ -278,32 +356,6 @@ def _compiled_attention(
         kernels, query, key, value, boundaries=segments.boundaries, scale=settings.scale, p=settings.p, distances=segments.distances,
         band=settings.band, launches=launches,
     )  # fmt: skip
-
-
-def _is_best_in_triton(segments: Segments, query: Tensor, settings: _AttentionSettings) -> bool:
-    """Whether the Triton kernels take all these sentences, run on this machine, and are faster than torch's, if any."""
-    is_faster = settings.kernel is None or is_faster_than_torch(query, num_sentences=segments.num_sentences)
-    return is_faster and triton_supports(segments, _own_kernel(segments, query, settings))
-
-
-def _own_kernel(segments: Segments, query: Tensor, settings: _AttentionSettings) -> AttentionKernel:
-    return AttentionKernel(
-        query.device, query.dtype, query.shape[-1], has_dropout=settings.p > 0.0, has_backward=torch.is_grad_enabled(),
-        has_distances=segments.distances is not None, has_band=settings.band is not None,
-    )  # fmt: skip
-
-
-def triton_supports(segments: Segments, kernel: AttentionKernel) -> bool:
-    """Whether this attention kernel takes all of these sentences and runs on this machine."""
-    if segments.longest > longest_supported(kernel.device, kernel.dtype, kernel.head_width):
-        return False
-    return load_triton_kernels().can_run_attention(kernel, segments.tiles)
-
-
-def _longest_in_triton(kernel: AttentionKernel) -> int:
-    """Return the longest sentence it takes on this machine, in tokens: some GPUs' multiprocessors have no room for the largest tile."""
-    limit = longest_supported(kernel.device, kernel.dtype, kernel.head_width)
-    return next((tile for tile in reversed(TILES) if tile <= limit and load_triton_kernels().can_run_attention(kernel, (tile,))), 0)
 
 
 def register_flat_attention() -> None:

@@ -1,4 +1,4 @@
-"""MPNet, T5 and mT5 on flat sentences: replace their attention, which adds a learned number for the distance of two tokens."""
+"""MPNet on flat sentences: replace its attention, which adds a learned number for the distance of two tokens."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-from transformers.activations import NewGELUActivation
+from torch import Tensor
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutput
 from transformers.models.mpnet import modeling_mpnet
-from transformers.models.mt5 import modeling_mt5
-from transformers.models.t5 import modeling_t5
 
 from sentdist.kernels.flat_attention import Segments, distances_within, flat_attention
 
@@ -68,75 +64,3 @@ class MPNetLayer(GradientCheckpointingLayer, modeling_mpnet.MPNetLayer):
         )  # fmt: skip
         middle = attention.LayerNorm(attention.dropout(own.o(context.flatten(2))) + hidden_states)
         return output(intermediate(middle), middle)
-
-
-def make_ready(model: Any, *, is_flat: bool) -> None:
-    """Prepare a T5 or mT5 `model`, which takes `segments` if `is_flat`; names of weights are unchanged.
-
-    One matrix of word embeddings in one module, and attention that drops with `config.attention_dropout`: the families have one probability
-    for
-    both kinds of dropout. GELU is one operation: transformers' "gelu_new" is eight, which keep as many tensors for the backward pass.
-    """
-    for module in list(model.modules()):
-        if isinstance(getattr(module, "act", None), NewGELUActivation):
-            module.act = nn.GELU(approximate="tanh")
-    model.encoder.set_input_embeddings(model.shared)
-    for attention in _attentions(model):
-        attention.dropout = model.config.attention_dropout
-        if is_flat:
-            attention.__class__ = _FLAT[type(attention)]
-    if is_flat:
-        model.__class__ = _FLAT[type(model)]
-
-
-def _attentions(model: nn.Module) -> list[Any]:
-    return [module for module in model.modules() if hasattr(module, "relative_attention_num_buckets")]
-
-
-class _FlatEncoder:
-    """A model that passes the distance numbers, stored in the first layer for all, with the segments."""
-
-    def forward(self, *args: Any, segments: Segments, **kwargs: Any) -> BaseModelOutput:
-        segments = replace(segments, distances=_distances(self, segments.longest))
-        output: BaseModelOutput = super().forward(*args, segments=segments, **kwargs)  # type: ignore[misc]
-        return output
-
-
-def _distances(model: Any, longest: int) -> Tensor:
-    """Return the distances of all layers, from the first one's table."""
-    first = model.encoder.block[0].layer[0].SelfAttention
-    bucket_of = partial(
-        first._relative_position_bucket,
-        num_buckets=first.relative_attention_num_buckets, max_distance=first.relative_attention_max_distance,
-    )  # fmt: skip
-    return distances_within(longest, first.relative_attention_bias, bucket_of)
-
-
-class _FlatAttention:
-    def compute_bias(self, *_: object, device: torch.device | None = None, **__: object) -> Tensor:
-        """Return an empty tensor: flat attention does not read the bias, which would have the square of a step's tokens."""
-        return torch.empty(0, device=device)
-
-
-class T5EncoderModel(_FlatEncoder, modeling_t5.T5EncoderModel):
-    pass
-
-
-class T5Attention(_FlatAttention, modeling_t5.T5Attention):
-    pass
-
-
-class MT5EncoderModel(_FlatEncoder, modeling_mt5.MT5EncoderModel):
-    pass
-
-
-class MT5Attention(_FlatAttention, modeling_mt5.MT5Attention):
-    pass
-
-
-_FLAT: dict[type, type] = {
-    modeling_t5.T5EncoderModel: T5EncoderModel,
-    modeling_t5.T5Attention: T5Attention,
-    modeling_mt5.MT5EncoderModel: MT5EncoderModel,
-    modeling_mt5.MT5Attention: MT5Attention,
-}

@@ -14,11 +14,9 @@ from torch.autograd.function import once_differentiable
 from transformers.activations import GELUActivation
 
 from sentdist.kernels import cpp_kernels
-from sentdist.kernels.flat_attention import Segments, triton_supports
-from sentdist.kernels.fused_attention import load_triton_kernels
+from sentdist.kernels.flat_attention import Segments, load_triton_kernels, longest_supported
 from sentdist.kernels.interface import (
     AddNormOutput,
-    AttentionKernel,
     AttentionLayout,
     DropoutMask,
     Kernels,
@@ -157,13 +155,7 @@ def _supporting_kernels(
     dtype = _product_dtype(device)
     if device.type == "cpu":
         return cpp_kernels if cpp_kernels.supports_layer(*tensors, product_dtype=dtype) else None
-    attention, has_backward = parts.attention(layer), torch.is_grad_enabled()
-    kernel = AttentionKernel(
-        device, dtype, attention.attention_head_size, has_dropout=layer.training and attention.dropout.p > 0.0, has_backward=has_backward,
-        has_biases=has_backward,  # else the layer's own parts have added theirs
-        has_head_scales=layer.training and drophead > 0.0, has_distances=segments.distances is not None,
-    )  # fmt: skip
-    if not triton_supports(segments, kernel):
+    if segments.longest > longest_supported(device, dtype, parts.attention(layer).attention_head_size):
         return None
     return load_triton_kernels() if load_triton_kernels().supports_layer(*tensors, product_dtype=dtype) else None
 

@@ -90,20 +90,6 @@ class QueryKeyValue(NamedTuple):
     biases: Triple | None = None
 
 
-class AttentionKernel(NamedTuple):
-    """The kernels that attention needs. has_backward: also those of the derivative."""
-
-    device: torch.device
-    dtype: torch.dtype
-    head_width: int
-    has_dropout: bool
-    has_backward: bool
-    has_biases: bool = False
-    has_head_scales: bool = False
-    has_distances: bool = False
-    has_band: bool = False
-
-
 class AddNormOutput(NamedTuple):
     """Result of `add_norm`."""
 
@@ -203,19 +189,3 @@ class Kernels(Protocol):
 
     def weight_grad(self, grad: Tensor, inputs: Tensor) -> Tensor:
         """gradᵀ @ inputs in float32: (outputs, inputs) of a linear layer's weight. grad: of its outputs."""
-
-
-class TritonKernels(Kernels, Protocol):
-    """The Triton kernels, each compiled on first use."""
-
-    def can_run_attention(self, kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
-        """Whether this machine can compile and start it with these tiles, which takes a C compiler and memory within a multiprocessor.
-
-        False for fake tensors, as in a trace. The first answer is cached, since layers ask in every step.
-
-        Raises:
-            torch.OutOfMemoryError: the GPU is full, which is no property of the kernel.
-        """
-
-    def why_unavailable(self, device: torch.device) -> str | None:
-        """Return why they cannot run on this machine; None if the smallest do."""

@@ -1,13 +1,13 @@
 """The Triton kernels as functions of tensors: float32 and half precision, on NVIDIA GPUs from Ampere on.
 
-`interface.TritonKernels` documents the functions without a docstring.
+`interface.Kernels` documents the functions without a docstring.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 
 import torch
 import triton
@@ -18,14 +18,13 @@ from sentdist.kernels import triton_attention, triton_rows
 from sentdist.kernels.interface import (
     AddNormGrads,
     AddNormOutput,
-    AttentionKernel,
     AttentionLayout,
     Band,
     DropoutMask,
     QueryKeyValue,
     Triple,
 )
-from sentdist.kernels.triton_rows import device_guard, dropout_arguments, float32_precision
+from sentdist.kernels.triton_rows import device_guard, dropout_arguments
 
 HALF_DTYPES = (torch.bfloat16, torch.float16)
 MAX_WIDTH = 4096  # of rows that one program holds
@@ -35,10 +34,6 @@ GELU_TILE = (16, 128)  # rows and columns of a program
 log = logging.getLogger(__name__)
 _LAYERS = "layers"
 _used: set[str | int] = set()  # kernels over rows, under the name above; and tiles of attention
-
-
-class _FakeTensorError(Exception):
-    """Tensors are fake, as while torch traces: no kernel runs, which does not depend on this machine."""
 
 
 def supports_layer(*tensors: Tensor, product_dtype: torch.dtype) -> bool:
@@ -51,86 +46,50 @@ def supports_layer(*tensors: Tensor, product_dtype: torch.dtype) -> bool:
         for one in tensors
     )
     is_product_dtype = product_dtype == torch.float32 or product_dtype in HALF_DTYPES
-    return are_supported and is_product_dtype and can_run_rows(tensors[0].device, product_dtype)
-
-
-def can_run_attention(kernel: AttentionKernel, tiles: tuple[int, ...]) -> bool:
-    try:
-        return _can_run_attention(kernel, tiles, float32_precision())
-    except _FakeTensorError:
-        return False
-
-
-def can_run_rows(device: torch.device, dtype: torch.dtype) -> bool:
-    """Like `can_run_attention`, for the row-wise kernels and their backward, with products of this type."""
-    try:
-        return _rows_failure(device, dtype) is None
-    except _FakeTensorError:
-        return False
+    return are_supported and is_product_dtype and why_unavailable(tensors[0].device) is None
 
 
 def why_unavailable(device: torch.device) -> str | None:
-    for dtype in (torch.float32, torch.bfloat16):
-        kernel = AttentionKernel(
-            device, dtype, 32, has_dropout=True, has_backward=True, has_biases=True, has_head_scales=True, has_distances=True, has_band=True
-        )  # fmt: skip
-        failure = _attention_failure(kernel, 16, float32_precision()) or _rows_failure(device, dtype)
-        if failure is not None:
-            return failure
-    return None
+    """Return why they cannot run on this machine, e.g. without a C compiler; None if they do. Tried once, with the smallest tensors.
 
-
-@cache
-def _can_run_attention(kernel: AttentionKernel, tiles: tuple[int, ...], precision: str) -> bool:
-    return all(_attention_failure(kernel, tile, precision) is None for tile in tiles)
-
-
-@cache
-def _attention_failure(kernel: AttentionKernel, tile: int, precision: str) -> str | None:
-    """precision: of float32 products now, which is part of a kernel."""
-    failure = _failure_of(partial(_try_attention, kernel, tile))
-    if failure is not None:
-        log.warning("attention kernels for sentences of up to %d tokens do not run here, using torch's: %s", tile, failure)
-    return failure
-
-
-@cache
-def _rows_failure(device: torch.device, dtype: torch.dtype) -> str | None:
-    return _failure_of(partial(_try_rows, device, dtype))
-
-
-def _failure_of(trial: Callable[[], None]) -> str | None:
-    """Return why something cannot run on this machine; None if it can. Raises _FakeTensorError, which no cache keeps."""
+    Raises:
+        torch.OutOfMemoryError: the GPU is full, which is no property of the machine.
+    """
     if type(torch.empty(0)) is not Tensor:
-        raise _FakeTensorError
-    before = set(_used)
+        return "tensors are fake, as while torch traces"
+    return _failure(device)
+
+
+@cache
+def _failure(device: torch.device) -> str | None:
+    used = set(_used)
     try:
-        trial()
+        for dtype in (torch.float32, torch.bfloat16):
+            _try_attention(device, dtype)
+            _try_rows(device, dtype)
     except Exception as error:  # of compiler, driver or Triton: torch's own kernels do the same, slower
         if isinstance(error, torch.OutOfMemoryError) or "out of memory" in str(error).lower():
             raise
-        return f"{type(error).__name__}: {first_line(error)}"
+        failure = f"{type(error).__name__}: {first_line(error)}"
+        log.warning("the Triton kernels do not run here, using torch's: %s", failure)
+        return failure
     finally:
-        _used.intersection_update(before)  # trials do not count as use
+        _used.intersection_update(used)  # trials do not count as use
     return None
 
 
-def _try_attention(kernel: AttentionKernel, tile: int) -> None:
-    rows = torch.zeros(1, kernel.head_width, device=kernel.device, dtype=kernel.dtype)
-    boundaries = torch.arange(2, dtype=torch.int32, device=kernel.device)
-    bias = torch.zeros(kernel.head_width, device=kernel.device)
+def _try_attention(device: torch.device, dtype: torch.dtype, *, width: int = 32, tile: int = 16) -> None:
+    rows, bias = torch.zeros(1, width, device=device, dtype=dtype), torch.zeros(width, device=device)
+    boundaries = torch.arange(2, dtype=torch.int32, device=device)
     layout = AttentionLayout(
-        boundaries=boundaries, num_heads=1, head_width=kernel.head_width, scale=1.0, launches=((tile, boundaries[:1]),),
-        head_scales=bias[None, :1] if kernel.has_head_scales else None, distances=bias[None, :1] if kernel.has_distances else None,
-        band=Band(before=0, after=0) if kernel.has_band else None,
+        boundaries=boundaries, num_heads=1, head_width=width, scale=1.0, launches=((tile, boundaries[:1]),), head_scales=bias[None, :1],
+        distances=bias[None, :1], band=Band(before=0, after=0),
     )  # fmt: skip
-    seed = torch.zeros((), dtype=torch.int64, device=kernel.device)
-    dropout_mask = DropoutMask(seed=seed, p=0.5) if kernel.has_dropout else None
-    qkv = QueryKeyValue(rows, rows, rows, (bias, bias, bias) if kernel.has_biases else None)
-    context, _ = attention(qkv, layout, dropout_mask, save_for_backward=kernel.has_backward)
-    if kernel.has_backward:
-        out = torch.empty_like(rows), torch.empty_like(rows), torch.empty_like(rows)
-        attention_backward(qkv, layout, dropout_mask, grad=context, statistics=None, out=out)
+    dropout_mask = DropoutMask(seed=torch.zeros((), dtype=torch.int64, device=device), p=0.5)
+    qkv = QueryKeyValue(rows, rows, rows, (bias, bias, bias))
+    context, _ = attention(qkv, layout, dropout_mask, save_for_backward=True)
+    out = torch.empty_like(rows), torch.empty_like(rows), torch.empty_like(rows)
+    attention_backward(qkv, layout, dropout_mask, grad=context, statistics=None, out=out)
 
 
 def _try_rows(device: torch.device, dtype: torch.dtype) -> None:

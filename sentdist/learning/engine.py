@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grads_with_norm_
 
-from sentdist.errors import TrainingDiverged
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
-from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
+from sentdist.learning.gather import rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets, WordRows
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import autocast
+from sentdist.learning.prefetch import begin_to_host
 
 STATE_FILE = "engine.pt"
 
@@ -41,6 +41,11 @@ class Engine(Protocol):
     @property
     def world_size(self) -> int: ...
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether `step` returns before its device has computed it."""
+        ...
+
     def encode(self, tokens: TokenBatch) -> Tensor:
         """Return (S, D) float32 embeddings with their graph."""
         ...
@@ -49,23 +54,13 @@ class Engine(Protocol):
         """Add the gradient of this rank's loss; once per step."""
         ...
 
-    def step(self) -> float:
-        """Average the gradients over ranks, clip, update parameters and schedule, clear the gradients; return the L2 norm before clipping.
+    def step(self, loss: Tensor, *, vote: float = 0.0) -> Tensor:
+        """Average the gradients over ranks, clip, update parameters and schedule, clear the gradients.
 
-        TrainingDiverged on all ranks if the averaged gradient is not finite; parameters and optimizer are unchanged.
+        Returns:
+            (3,) float64: the loss as a mean over ranks, the sum of their votes, and the gradients' L2 norm before clipping. If loss or norm
+            is not finite, parameters and optimizer stay unchanged in this and all later steps: the caller must check.
         """
-        ...
-
-    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        """Do `global_mean` and `step` without blocking the host; return (3,) float64 on the device: mean loss, sum of votes, norm.
-
-        If loss or norm is not finite, parameters and optimizer stay unchanged in this and all later steps: the caller must check.
-        None, without effect, for an engine that cannot do this or does not run ahead of its device.
-        """
-        ...
-
-    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
-        """Return the mean over ranks of a scalar, not finite if it is not finite on any rank, and the sum over ranks of `vote`."""
         ...
 
     def save(self, folder: Path, *, progress: Progress) -> None:
@@ -90,13 +85,47 @@ class NonFiniteGuard:
     def __init__(self) -> None:
         self._is_on: Tensor | None = None  # 1: nothing moves
 
-    def facts(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
-        """Return the result of `Engine.step_unread` for the optimizer step that comes next."""
-        facts = torch.cat([mean_and_votes, norm.double()[None]])
+    def outcome(self, optimizer: torch.optim.Optimizer, mean_and_votes: Tensor, norm: Tensor) -> Tensor:
+        """Return the result of `Engine.step` for the optimizer step that comes next."""
+        found = torch.cat([mean_and_votes, norm.double()[None]])
         before = torch.zeros((), device=norm.device) if self._is_on is None else self._is_on
-        self._is_on = torch.where(torch.isfinite(facts[::2]).all(), before, 1.0)
+        self._is_on = torch.where(torch.isfinite(found[::2]).all(), before, 1.0)
         optimizer.found_inf = self._is_on  # type: ignore[attr-defined]  # fused optimizers read it
-        return facts
+        return found
+
+
+T = TypeVar("T")
+
+
+class LateOutcomes(Generic[T]):
+    """Steps whose outcome the host has not read yet: a GPU may still compute it."""
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[T, Tensor]] = []
+        self._arrived: Callable[[], Tensor] | None = None
+
+    @property
+    def is_coming(self) -> bool:
+        """Whether reading has begun."""
+        return self._arrived is not None
+
+    def add(self, step: T, outcome: Tensor) -> None:
+        self._steps.append((step, outcome))
+
+    def begin_reading(self) -> None:
+        """Start copying all outcomes to the host, before the GPU gets more work."""
+        self._arrived = begin_to_host(torch.stack([outcome for _, outcome in self._steps]))
+
+    def read(self) -> list[tuple[T, list[float]]]:
+        """Wait for all steps so far, return them with their outcomes, and forget them."""
+        if not self._steps:
+            return []
+        if self._arrived is None:
+            self.begin_reading()
+        assert self._arrived is not None
+        found = list(zip((step for step, _ in self._steps), self._arrived().tolist(), strict=True))
+        self._steps, self._arrived = [], None
+        return found
 
 
 class TorchEngine:
@@ -114,7 +143,7 @@ class TorchEngine:
         self._optimizer = adamw(self.learner, optimization)
         self._schedule = schedule(self._optimizer, optimization)
         self.runs_ahead = self.device.type == "cuda"
-        self._brake = NonFiniteGuard()
+        self._guard = NonFiniteGuard()
         self._parameters = [parameter for parameter in self.learner.parameters() if parameter.requires_grad]
         self.buckets = GradientBuckets(self._parameters, words=watched_words(self.learner))
 
@@ -135,31 +164,15 @@ class TorchEngine:
         with self.buckets.overlap_reduce():
             loss.backward()
 
-    def step(self) -> float:
-        norm = self.buckets.averaged_norm()
-        grad_norm = float(norm)
-        if not math.isfinite(grad_norm):
-            raise diverged_gradient(grad_norm)
-        self._move(norm)
-        return grad_norm
-
-    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        if not self.runs_ahead:
-            return None
+    def step(self, loss: Tensor, *, vote: float = 0.0) -> Tensor:
         mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self.buckets.averaged_norm()
-        facts = self._brake.facts(self._optimizer, mean_and_votes, norm)
-        self._move(norm)
-        return facts
-
-    def _move(self, norm: Tensor) -> None:
+        outcome = self._guard.outcome(self._optimizer, mean_and_votes, norm)
         if self.optimization.clip_norm is not None:
             clip_grads_with_norm_(self._parameters, self.optimization.clip_norm, norm, foreach=True)
         self._optimizer.step()
         self._schedule.step()
         self._optimizer.zero_grad(set_to_none=True)
-
-    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
-        return mean_over_ranks(value, vote=vote)
+        return outcome
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -201,13 +214,3 @@ def host_copy(state: dict[str, Tensor]) -> dict[str, Tensor]:
         name: tensor.detach().to("cpu", torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
         for name, tensor in state.items()
     }
-
-
-def diverged_gradient(grad_norm: float) -> TrainingDiverged:
-    """Return the error for an averaged gradient that is not finite."""
-    return TrainingDiverged(
-        where="gradient",
-        found=f"norm {grad_norm}",
-        expected="a finite norm",
-        remedy="The optimizer was not touched. Resume from the last checkpoint with a smaller learning rate, a warm-up or fp32.",
-    )

@@ -11,8 +11,9 @@ import torch
 from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerBase
 
 from sentdist.errors import EncoderError, first_line
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
-from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer, without_bars
+from sentdist.learning.encoder.pretrained import load_configuration, load_tokenizer, quiet
 from sentdist.learning.precision import float32_products
 
 TOP_P = 0.95  # as Parrot samples
@@ -49,7 +50,7 @@ def paraphrase(
             remedy="Name one, e.g. a T5 trained on paraphrases; sentdist includes none.",
         )
     folder = find_checkpoint(checkpoint, revision=revision)
-    tokenizer, model = load_tokenizer(folder), _load(folder).to(device).eval()
+    tokenizer, model = load_tokenizer(Checkpoint.open(folder)), _load(folder).to(device).eval()
     by_length = sorted(range(len(sentences)), key=lambda place: (len(sentences[place]), place))
     answers = list(sentences)
     with _seeded(seed, torch.device(device)), torch.inference_mode(), float32_products():
@@ -92,7 +93,7 @@ def _load(folder: Path) -> Any:  # transformers types neither `to` nor `generate
     try:
         if not config.is_encoder_decoder:
             raise ValueError(f"a {config.model_type}, which has no decoder")
-        with without_bars():
+        with quiet():
             return AutoModelForSeq2SeqLM.from_pretrained(folder, config=config, dtype=torch.float32, trust_remote_code=False)
     except Exception as error:  # as everywhere with transformers: no common ancestor
         raise EncoderError(

@@ -28,8 +28,8 @@ from sentdist.recipe.resolver import Pin
 from sentdist.recipe.sections import EncoderSection, Method, Runtime
 from sentdist.recipe.specs import EncoderSpec, Regularizers, Training
 from sentdist.recipe.stages import Selection, Train
-from sentdist.recipe.task_kinds import TASK_KINDS, ScoredTask
 from sentdist.recipe.wording import not_one_of
+from sentdist.tasks.kinds import TASK_KINDS, ScoredTask
 
 
 def check_fit(objective: AnyObjective, corpus: Rows, *, where: str) -> None:

@@ -15,9 +15,9 @@ from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import CorpusSizes, Overlap, Scores, Train
-from sentdist.recipe.task_kinds import DevTask
-from sentdist.recipe.task_names import OWN, own_parts
 from sentdist.recipe.unroll import Builder, Plan
+from sentdist.tasks.kinds import DevTask
+from sentdist.tasks.names import OWN, own_parts
 
 RECIPES = (".yaml", ".yml")
 # Fields of a recipe that are given as options and arguments, with the place in a list.

@@ -34,8 +34,8 @@ from sentdist.recipe.sections import (
 from sentdist.recipe.shipped import PAPERS, meant_recipe, recipe_file
 from sentdist.recipe.specs import Training
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_names import OWN, check_dev_tasks, is_task_name, no_task
 from sentdist.recipe.wording import MOST_BYTES, explained, fields_at, not_one_of, parsed_yaml
+from sentdist.tasks.names import OWN, check_dev_tasks, check_task_name
 
 LIKE = "like"
 MAIN = "corpus"  # the recipe's main corpus, in addition to the names under `corpora`
@@ -175,8 +175,7 @@ class Recipe(Frozen):
         if self.headline is not None:
             check_headline(self.headline, self.baseline, self.methods)
         for number, task in enumerate(self.evaluation.tasks):
-            if not is_task_name(task):
-                raise ValueError(f"evaluation.tasks[{number}]: {no_task(task)}")
+            check_task_name(task, where=f"evaluation.tasks[{number}]")
         if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
             check_known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
         _check_own(self)

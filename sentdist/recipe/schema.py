@@ -25,8 +25,8 @@ from sentdist.frozen import Frozen
 from sentdist.recipe.recipe import LIKE, Recipe
 from sentdist.recipe.sections import CHANGED_BY_METHODS, EvaluationSection, Method, SelectionSection
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_names import OWN, dev_names
-from sentdist.recipe.tasks import TASK_GROUPS, TASKS
+from sentdist.tasks.cards import TASK_GROUPS, TASKS
+from sentdist.tasks.names import OWN, dev_names
 
 
 class CommentedSchema(GenerateJsonSchema):

@@ -106,7 +106,7 @@ class Halving(Frozen):
 class Budget(Frozen):
     """Limits of a search; it ends at the first one reached."""
 
-    # Of running time, finalists included: at most half is reserved for them, and they are trained with as many seeds as time allows.
+    # Of running time of all submissions; when they are over no new trial starts. Finalists come after.
     hours: Annotated[float, Field(gt=0.0)] | None = None
     samples: Annotated[int, Field(ge=1)] | None = None  # trials of all methods together
     # Trained on, of all methods together, entropy encoders included; stages that were in the store before cost nothing.
@@ -132,7 +132,6 @@ class Search(Frozen):
     halving: Halving | None = None
     budget: Budget | None = None
     finalists: Annotated[int, Field(ge=1)] = 1  # per method: the best on dev, trained with all seeds; only they are scored on test
-    prefer_cheaper: bool = False  # of several suggestions take the one with the least new work; biases comparisons of methods
     seed: Annotated[int, Field(ge=0)] = 0  # of the sampler
 
     def size(self, fields: Sequence[str]) -> int | None:
@@ -159,8 +158,6 @@ class Search(Frozen):
                 raise ValueError(f"space.{path}: has unlimited values; expected steps, a choice or integers for a grid")
         if self.suggest == "grid" and self.samples is not None:
             raise ValueError("samples: has no effect on a grid, which is tried completely; leave it out, or use another suggest")
-        if self.suggest == "grid" and self.prefer_cheaper:
-            raise ValueError("prefer_cheaper: has no effect on a grid, which is tried completely; leave it out")
         if self.suggest != "grid" and self.samples is None and self.budget is None:
             raise ValueError("samples: found neither samples nor a budget; expected one of them, otherwise the search would not end")
         return self

@@ -12,7 +12,7 @@ from sentdist.frozen import MOST_LETTERS, NAME, ONE_LINE, Count, Frozen
 from sentdist.machine import SHARES, is_share
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
-from sentdist.recipe.tasks import TASK_GROUPS
+from sentdist.tasks.cards import TASK_GROUPS
 
 Name = Annotated[str, Field(pattern=NAME, max_length=MOST_LETTERS)]
 Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it

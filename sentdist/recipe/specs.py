@@ -238,24 +238,6 @@ class OwnRows(Frozen):
     sides: str  # digest of the split of all rows
 
 
-class Task(Frozen):
-    """A pinned test set or dev set: graded pairs, or queries with documents."""
-
-    later_fields: ClassVar[tuple[str, ...]] = ("own", "limit")
-
-    name: str
-    kind: Literal["sts", "retrieval"]
-    source: str
-    revision: str
-    split: str | None = None
-    aggregation: Literal["all", "mean", "wmean"] = "all"
-    document_field: Literal["answer", "question", "question_answer"] = "answer"
-    fold: Fold | None = None
-    fold_role: Literal["dev", "test"] | None = None
-    own: OwnRows | None = None  # the source is a user file, `split` the held-out split
-    limit: Annotated[int, Field(ge=10)] | None = None  # pairs or queries, always the same sample; None: all
-
-
 class View(Frozen):
     """How an encoder's embeddings are used for scores."""
 

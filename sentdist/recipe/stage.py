@@ -140,21 +140,6 @@ def longest_path(stages: Iterable[Stage], cost: Callable[[Stage], float]) -> flo
     return max(ends.values(), default=0.0)
 
 
-def most_at_once(stages: Iterable[Stage]) -> int:
-    """Return an upper bound of the stages that can be built at once: the number of chains of dependent stages.
-
-    Args:
-        stages: Inputs first.
-    """
-    ends: set[str] = set()
-    num_chains = 0
-    for stage in stages:
-        before = next((needed.key for needed in stage.inputs if needed.key in ends), None)
-        ends = (ends - {before}) | {stage.key}
-        num_chains += before is None
-    return num_chains
-
-
 def _canonical(value: object, where: str) -> Json:
     if value is None or (isinstance(value, bool | int | str) and not isinstance(value, enum.Enum)):
         return value

@@ -13,7 +13,8 @@ from sentdist.frozen import Frozen
 from sentdist.recipe.objectives import AnyObjective, phi_of, uses_bank, uses_hard_negatives, uses_targets
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Precision, Probes, Regularizers, Stopping, TaskPrompts, Training, View
 from sentdist.recipe.stage import Processes, Purpose, Stage, slug
-from sentdist.recipe.task_kinds import DevTask, ScoredTask, num_encoded
+from sentdist.tasks.kinds import DevTask, ScoredTask
+from sentdist.tasks.task import Task
 
 # English by WordPiece: 4.1 to 5.4 in 12 of 13 data sets, mostly 4.6. Characters of other scripts take more bytes, and more of a token.
 BYTES_PER_TOKEN = 4.6
@@ -252,7 +253,7 @@ class Scores(Stage):
         return self
 
     def num_sentences(self, rows: Mapping[str, int]) -> int:
-        return sum(num_encoded(task, rows) for task in self.tasks)
+        return sum(task.num_texts(rows) for task in self.tasks)
 
     @property
     def precision_used(self) -> Precision:
@@ -290,7 +291,7 @@ class Overlap(Stage):
 
     @property
     def label(self) -> str:
-        return slug(self.of.name if isinstance(self.of, DevTask) else self.of.label)
+        return slug(self.of.name if isinstance(self.of, Task) else self.of.label)
 
 
 class Encoded(Stage):

@@ -189,8 +189,6 @@ def _notes(search: Search, fields: Mapping[str, tuple[str, ...]]) -> Iterator[st
     for name, found in fields.items():
         if not found:
             yield f"{name} has no field to search: one trial."
-    if search.prefer_cheaper:
-        yield "prefer_cheaper: suggestions with little new work are preferred, so this search is not a fair comparison of methods."
 
 
 def _check_dev_is_not_test(planned: PlannedSearch) -> None:

@@ -1,155 +1,192 @@
-"""The table of shipped evaluation tasks with source, licence and citation, and the groups of tasks."""
+"""Pin the tasks of a recipe: test tasks, dev tasks, and tasks whose pairs are left out of training."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+import posixpath
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal, TypeVar
+
+from sentdist.corpora import CorpusSection
+from sentdist.corpora.own import OwnSection
+from sentdist.errors import DataError, RecipeError, counted, did_you_mean, listed
+from sentdist.recipe.recipe import Recipe
+from sentdist.recipe.resolver import Resolver
+from sentdist.recipe.sections import SelectionSection
+from sentdist.recipe.specs import Fold
+from sentdist.recipe.stage import memoized
+from sentdist.tasks.cards import TASK_GROUPS, TASKS
+from sentdist.tasks.kinds import TASK_KINDS, have_mean
+from sentdist.tasks.names import OWN, kind_of_rows, named_task, own_name, task_names
+from sentdist.tasks.sts import LimitedTask, StsTask
+from sentdist.tasks.task import Task
+
+AnyTask = TypeVar("AnyTask", bound=Task)
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskCard:
-    """What is known of a task before its data are read."""
+def pinned_task(given: str, resolver: Resolver) -> Task:
+    """Return the task of that name with its data pinned.
 
-    kind: str  # of `TASK_KINDS`
-    source: str
-    split: str | None  # that is scored; None: all rows
-    licence: str
-    citation: str | None  # key of `sentdist.report.citations`; None: generated texts or user data
-    title: str | None = None  # of its column in a report; None: its name
-    num_items: int | None = None  # pairs, queries or texts of the published set, if known
-    columns: tuple[str, ...] = ()  # of the texts, if other than in user files of the kind
-    documents: tuple[str, ...] = ()  # of the candidates, likewise
-    label: str = "label"
-    dev: str | None = None  # of a classification: the split that chooses the penalty, if any
-    num_folds: int = 10  # of a classification
-    classifier: Literal["senteval", "converged"] = "converged"  # likewise
-    role: Literal["test", "dev"] = "test"  # likewise; dev: the dev accuracy that chooses the penalty, only to choose checkpoints
-
-
-TASKS: dict[str, TaskCard] = {
-    "sts12": TaskCard(title="STS12", kind="sts", source="sts/sts12", split=None, licence="SemEval shared task", citation="sts12", num_items=3108),
-    "sts13": TaskCard(title="STS13", kind="sts", source="sts/sts13", split=None, licence="SemEval shared task", citation="sts13", num_items=1500),
-    "sts14": TaskCard(title="STS14", kind="sts", source="sts/sts14", split=None, licence="SemEval shared task", citation="sts14", num_items=3750),
-    "sts15": TaskCard(title="STS15", kind="sts", source="sts/sts15", split=None, licence="SemEval shared task", citation="sts15", num_items=3000),
-    "sts16": TaskCard(title="STS16", kind="sts", source="sts/sts16", split=None, licence="SemEval shared task", citation="sts16", num_items=1186),
-    "stsb": TaskCard(title="STS-B", kind="sts", source="sts/stsb", split="test", licence="CC BY-SA 4.0", citation="stsb", num_items=1379),
-    "stsb-dev": TaskCard(kind="sts", source="sts/stsb", split="dev", licence="CC BY-SA 4.0", citation="stsb", num_items=1500),
-    "sickr": TaskCard(title="SICK-R", kind="sts", source="sts/sick", split="test", licence="CC BY-NC-SA 3.0", citation="sick", num_items=4927),
-    # SemEval's trial split
-    "sickr-dev": TaskCard(kind="sts", source="sts/sick", split="trial", licence="CC BY-NC-SA 3.0", citation="sick", num_items=500),
-    # train, dev and test as one: how RSE's own rows are scored (its dev pairs also choose the checkpoint)
-    "stsb-pooled": TaskCard(kind="sts", source="sts/stsb", split=None, licence="CC BY-SA 4.0", citation="stsb", num_items=8628),
-    "sickr-pooled": TaskCard(kind="sts", source="sts/sick", split=None, licence="CC BY-NC-SA 3.0", citation="sick", num_items=9927),
-    "stackfaq": TaskCard(kind="retrieval", source="retrieval/stackfaq", split=None, licence="unstated", citation="stackfaq", num_items=1249),
-    "mr": TaskCard(
-        title="MR", kind="classification", source="transfer/mr", split=None, licence="unstated", citation="mr", num_items=10662,
-        classifier="senteval"
-    ),
-    "cr": TaskCard(
-        title="CR", kind="classification", source="transfer/cr", split=None, licence="unstated", citation="cr", num_items=3775,
-        classifier="senteval"
-    ),
-    "subj": TaskCard(
-        title="SUBJ", kind="classification", source="transfer/subj", split=None, licence="unstated", citation="subj", num_items=10000,
-        classifier="senteval"
-    ),
-    "mpqa": TaskCard(
-        title="MPQA", kind="classification", source="transfer/mpqa", split=None, licence="unstated", citation="mpqa", num_items=10606,
-        classifier="senteval"
-    ),
-    "sst2": TaskCard(
-        title="SST2", kind="classification", source="transfer/sst2", split="test", licence="unstated", citation="sst2", num_items=70042, dev="dev",
-        classifier="senteval"
-    ),
-    "trec": TaskCard(
-        title="TREC", kind="classification", source="transfer/trec", split="test", licence="unstated", citation="trec", num_items=5952,
-        classifier="senteval"
-    ),
-    "mrpc": TaskCard(
-        title="MRPC", kind="classification", source="transfer/mrpc", split="test", licence="Microsoft Research, non-commercial", citation="mrpc",
-        num_items=5801, columns=("text", "text2"), classifier="senteval"
-    ),
-    "str2022": TaskCard(title="STR", kind="sts", source="sts/sem_text_rel_ranked.csv", split=None, licence="CC BY 4.0", citation="str2022", num_items=5500),
-    # each FAQ's own question, to which its answer alone is relevant, as RCL's numbers must have been made
-    "faqir": TaskCard(kind="retrieval", source="retrieval/faqir", split="questions", licence="CC BY-NC-SA 3.0", citation="faqir", num_items=4133),
-    "faqir-queries": TaskCard(kind="retrieval", source="retrieval/faqir", split="queries", licence="CC BY-NC-SA 3.0", citation="faqir", num_items=1233),
-    "cough": TaskCard(kind="retrieval", source="retrieval/cough", split="questions", licence="CC BY-NC-SA 4.0", citation="cough", num_items=7117),
-    "cough-queries": TaskCard(kind="retrieval", source="retrieval/cough", split="queries", licence="CC BY-NC-SA 4.0", citation="cough", num_items=1201),
-    "scifact": TaskCard(kind="retrieval", source="retrieval/scifact", split="test", licence="CC BY 4.0, ODC-By", citation="scifact", num_items=300),
-    "cranfield": TaskCard(kind="retrieval", source="retrieval/cranfield", split=None, licence="unstated", citation="cranfield", num_items=225),
-    "qqp-pairs": TaskCard(kind="pairs", source="pairs/qqp", split="test", licence="Quora, non-commercial", citation="qqp", num_items=10000),
-    "mrpc-pairs": TaskCard(
-        kind="pairs", source="transfer/mrpc", split="test", licence="Microsoft Research, non-commercial", citation="mrpc", num_items=1725,
-        columns=("text", "text2")
-    ),
-    "twitter-url": TaskCard(kind="pairs", source="pairs/Twitter_URL_Corpus_test.txt", split=None, licence="unstated", citation="twitter_url"),
-    "twitter-pit": TaskCard(kind="pairs", source="pairs/test.data", split=None, licence="CC BY-NC-SA 3.0", citation="pit2015"),
-    "semeval2016-cqa": TaskCard(
-        kind="reranking", source="retrieval/semeval2016_cqa_question_similarity", split="dev", licence="unstated", citation="semeval2016cqa",
-        num_items=500, columns=("query_subject", "query_body"), documents=("doc_subject", "doc_body")
-    ),
-    "askubuntu": TaskCard(kind="reranking", source="reranking/askubuntu", split="test", licence="unstated", citation="askubuntu", num_items=4000),
-    "askubuntu-dev": TaskCard(kind="reranking", source="reranking/askubuntu", split="dev", licence="unstated", citation="askubuntu"),
-    "cqadupstack": TaskCard(kind="forums", source="retrieval/cqadupstack", split="test", licence="Apache-2.0", citation="cqadupstack"),
-    "cqadupstack-dev": TaskCard(kind="forums", source="retrieval/cqadupstack", split="valid", licence="Apache-2.0", citation="cqadupstack"),
-    **{
-        f"scidocs-{relation}-dev": TaskCard(
-            kind="reranking", source="reranking/scidocs", split=f"{relation}-valid", licence="unstated", citation="scidocs"
-        )
-        for relation in ("cite", "cocite", "coview", "coread")
-    },
-    "scidocs-cite": TaskCard(kind="reranking", source="reranking/scidocs", split="cite", licence="unstated", citation="scidocs", num_items=30000),
-    "scidocs-cocite": TaskCard(kind="reranking", source="reranking/scidocs", split="cocite", licence="unstated", citation="scidocs", num_items=30000),
-    "scidocs-coview": TaskCard(kind="reranking", source="reranking/scidocs", split="coview", licence="unstated", citation="scidocs", num_items=30000),
-    "scidocs-coread": TaskCard(kind="reranking", source="reranking/scidocs", split="coread", licence="unstated", citation="scidocs", num_items=30000),
-    "banking77": TaskCard(
-        kind="classification", source="retrieval/banking77", split="test", licence="CC BY 4.0", citation="banking77", label="label_name",
-        num_items=13083, num_folds=3
-    ),
-    "banking77-clusters": TaskCard(
-        kind="clustering", source="retrieval/banking77", split="test", licence="CC BY 4.0", citation="banking77", label="label_name", num_items=3080
-    ),
-    "geometry-stsb": TaskCard(kind="geometry", source="sts/stsb", split="test", licence="CC BY-SA 4.0", citation="geometry", num_items=1379),
-    "scenes-sts": TaskCard(title="Help desk STS", kind="sts", source="generated/sts", split="test", licence="Apache-2.0", citation=None),
-    "scenes-sts-dev": TaskCard(kind="sts", source="generated/sts", split="dev", licence="Apache-2.0", citation=None),
-    "scenes-faq": TaskCard(kind="retrieval", source="generated/faq", split=None, licence="Apache-2.0", citation=None),
-}  # fmt: skip
-
-TASKS |= {
-    f"{name}-dev": replace(TASKS[name], role="dev", num_folds=5, title=None)
-    for name in ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc")
-}
-
-TASK_GROUPS: dict[str, tuple[str, ...]] = {
-    "sts": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"),
-    "sts-pooled": ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb-pooled", "sickr-pooled"),
-    "transfer": ("mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"),
-    "transfer-dev": ("mr-dev", "cr-dev", "subj-dev", "mpqa-dev", "sst2-dev", "trec-dev", "mrpc-dev"),
-    "retrieval": ("stackfaq", "scifact", "cranfield"),
-    "pairs": ("qqp-pairs", "mrpc-pairs"),
-    # Before the groups that are parts of it: its average comes first.
-    "useb": (
-        "askubuntu",
-        "cqadupstack",
-        "twitter-url",
-        "twitter-pit",
-        "scidocs-cite",
-        "scidocs-cocite",
-        "scidocs-coview",
-        "scidocs-coread",
-    ),
-    "twitter": ("twitter-url", "twitter-pit"),
-    "reranking": ("semeval2016-cqa",),
-    "scidocs": ("scidocs-cite", "scidocs-cocite", "scidocs-coview", "scidocs-coread"),
-    "scidocs-dev": ("scidocs-cite-dev", "scidocs-cocite-dev", "scidocs-coview-dev", "scidocs-coread-dev"),
-    "intent": ("banking77", "banking77-clusters"),
-    "geometry": ("geometry-stsb",),
-    "scenes": ("scenes-sts", "scenes-faq"),
-}
+    Raises:
+        DataError: the data are missing or have another shape.
+    """
+    named = named_task(given)
+    card, where = named.card, f"task {given}"
+    kind = TASK_KINDS[card.kind]
+    columns = card.columns or kind.columns
+    # Columns of a shipped task of graded pairs are known; those of a user file are not.
+    wanted = () if kind.is_graded_pairs and not named.is_own else (*columns, *kind.further(card))
+    pinned = partial(resolver.source, card.source, revision=named.revision, columns=wanted, where=where, judged=kind.has_documents)
+    pin = pinned(split=card.split)
+    if kind.needs_train and card.split is not None:
+        if named.is_own and (card.split == "train" or (pin.splits and "train" not in pin.splits)):
+            raise DataError(
+                where=where, found=f"split {card.split} of {', '.join(pin.splits)}",
+                expected="a split train to fit on, and another to score",
+                remedy="Leave the split out: ten nested folds of all rows.",
+            )  # fmt: skip
+        if named.is_own and "dev" in pin.splits:
+            card = replace(card, dev="dev")
+        for further in ("train", *([card.dev] if card.dev else [])):
+            pinned(split=further)
+    if named.is_own:
+        if kind.has_documents and not resolver.is_retrieval(card.source):
+            raise DataError(
+                where=where, found=f"one table, {card.source}",
+                expected="NAME_docs, NAME_queries and NAME_qrels, as NAME, or a BEIR folder",
+                remedy=f"`evaluate` and `compare` score a file of questions and answers as own={card.source}.",
+            )  # fmt: skip
+        note = f"{given}: {counted(pin.num_rows, 'judgement' if kind.has_documents else 'row')}"
+        if card.split is None and len(pin.splits) > 1:
+            one = "test" if "test" in pin.splits else pin.splits[-1]
+            note += f" of all splits ({listed(pin.splits)}): {given}@{one} scores one split"
+        resolver.notes += [note] if note not in resolver.notes else []
+    fields = {"name": named.name, "source": pin.name, "revision": pin.revision, "split": card.split}
+    return kind.value.model_validate(fields | kind.value.of_card(card, columns))
 
 
-def group_parts(group: str) -> tuple[tuple[str, ...], ...]:
-    """Return the parts that the average of a group is over: single tasks, and smaller groups as one part each (four parts in USEB)."""
-    tasks = TASK_GROUPS[group]
-    within = [other for other in TASK_GROUPS.values() if len(other) > 1 and set(other) < set(tasks)]
-    return tuple(dict.fromkeys(next((other for other in within if task in other), (task,)) for task in tasks))
+def own_task(section: OwnSection, resolver: Resolver, side: Literal["dev", "test"], *, kind: str | None = None) -> Task:
+    """Return the task on the dev or test rows of a user file: sts for graded pairs, retrieval of the positives for other shapes."""
+    pin = section.pinned(resolver, where="corpus")
+    if side == "dev" and pin.rows.split is None and not pin.rows.dev:
+        remedy = "Hold some out by corpus.held_out.dev, or leave selection out."
+        raise RecipeError(where="corpus", found="corpus.held_out.dev: 0", expected="dev rows for selection", remedy=remedy)
+    kind = kind or kind_of_rows(pin.rows.shape)
+    name = own_name(kind, pin.name, side)
+    fields = {"name": name, "source": pin.name, "revision": pin.revision, "split": side, "own": pin.rows}
+    return TASK_KINDS[kind].value.model_validate(fields)
+
+
+def check_names(tasks: Sequence[AnyTask], *, where: str) -> Sequence[AnyTask]:
+    """Return the tasks unchanged.
+
+    Raises:
+        RecipeError: two tasks with one name, or with the same rows, which would count twice.
+    """
+    for seen in (lambda task: task.name, _identity):
+        known: dict[object, Task] = {}
+        for task in tasks:
+            if (other := known.setdefault(seen(task), task)) is not task:
+                found = f"{other.name} ({other.source}) and {task.name} ({task.source})"
+                raise RecipeError(where=where, found=found, expected="each file once, under different names", remedy="Leave one out.")
+    return tasks
+
+
+def _identity(task: Task) -> object:
+    """What is equal for tasks that score the same rows in the same way; user files are known by their content."""
+    pinned = task.is_own and task.revision.startswith("sha256:")
+    file = task.revision if pinned else posixpath.normpath(task.source)
+    return file, repr(sorted(task.model_dump(exclude={"name", "source"}).items()))
+
+
+class RecipeTasks:
+    """The tasks of one recipe; `fold` is None without cross-validation."""
+
+    def __init__(self, recipe: Recipe, resolver: Resolver) -> None:
+        self._recipe = recipe
+        self._resolver = resolver
+
+    @memoized
+    def tested(self, fold: int | None) -> tuple[Task, ...]:
+        """Return the tasks of `evaluation.tasks`."""
+        found = (chosen for name in task_names(self._recipe.evaluation.tasks) for chosen in self._tested(name, fold))
+        return tuple(check_names(tuple(found), where="evaluation.tasks"))
+
+    @memoized
+    def choosing(self, section: SelectionSection, fold: int | None) -> Sequence[Task]:
+        """Return the tasks whose mean score chooses checkpoints."""
+        found = check_names([self._limited(self._dev_task(name, fold), section.limit) for name in section.names], where="selection.task")
+        if not have_mean(one.kind for one in found):
+            raise RecipeError(
+                where="selection.task", found=f"tasks of {found[0].kind} and of other kinds",
+                expected="tasks of one kind, whose scores can be averaged", remedy="Name own alone."
+            )  # fmt: skip
+        return found
+
+    def graded_pairs(self, names: Sequence[str], where: str) -> tuple[StsTask, ...]:
+        """Return the tasks of graded pairs for names of tasks or groups.
+
+        Raises:
+            RecipeError: a task of another kind.
+        """
+        found = []
+        for name in task_names(names):
+            task = self._selectable(name, None, role="test") if name in TASKS else None
+            if not isinstance(task, StsTask):
+                pairs = [known for known, card in TASKS.items() if TASK_KINDS[card.kind].is_graded_pairs]
+                remedy = did_you_mean(name, (*pairs, *TASK_GROUPS), "Correct it.")
+                raise RecipeError(where=where, found=name, expected=f"tasks of pairs: {', '.join(pairs)}", remedy=remedy)
+            found.append(task)
+        return tuple(found)
+
+    @memoized
+    def fold(self, number: int | None) -> Fold | None:
+        """Return a fold of the recipe by its number; None without cross-validation."""
+        if number is None or self._recipe.folds is None:
+            return None
+        return Fold(number=number, num_folds=self._recipe.folds.num, seed=self._recipe.folds.seed, by=self._recipe.folds.by)
+
+    def _tested(self, name: str, fold: int | None) -> tuple[Task, ...]:
+        if name == OWN:
+            first = own_task(self._own(), self._resolver, "test")
+            assert first.own is not None
+            of_triplets = (own_task(self._own(), self._resolver, "test", kind="triplets"),) if first.own.shape == "triplets" else ()
+            return (first, *of_triplets)
+        if named_task(name).card.role == "dev":
+            raise RecipeError(
+                where="evaluation.tasks", found=f"{name}, the dev accuracy by which a penalty is chosen", expected="a test task",
+                remedy=f"Use {name.removesuffix('-dev')}; {name} is for selection.task.",
+            )  # fmt: skip
+        return (self._selectable(name, fold, role="test"),)
+
+    def _dev_task(self, name: str, fold: int | None) -> Task:
+        return own_task(self._own(), self._resolver, "dev") if name == OWN else self._selectable(name, fold, role="dev")
+
+    def _limited(self, task: Task, limit: int | None) -> Task:
+        """Return the task limited to so many of its pairs or queries; None: all."""
+        if limit is None:
+            return task
+        if not isinstance(task, LimitedTask) or task.own is not None:
+            expected = "tasks of graded pairs or of retrieval; corpus.held_out sets the number of dev rows"
+            raise RecipeError(where="selection.limit", found=f"{limit} beside {task.name}", expected=expected, remedy="Leave it out.")
+        return task.model_copy(update={"limit": limit})
+
+    def _own(self) -> OwnSection:
+        assert isinstance(self._recipe.corpus, OwnSection), "the recipe has checked it"
+        return self._recipe.corpus
+
+    def _selectable(self, name: str, fold: int | None, *, role: str) -> Task:
+        """Return a task; a retrieval task with the field of its documents and, in a cross-validation, its part of the fold."""
+        task = pinned_task(name, self._resolver)
+        if not TASK_KINDS[task.kind].has_documents:
+            return task
+        section = None if fold is None else self._judged(named_task(name).card.source)
+        folded = {} if section is None else {"fold": self.fold(fold), "fold_role": role}
+        field = (section or self._recipe.corpus).documents_by
+        return type(task).model_validate(task.model_dump() | {"document_field": field} | folded)
+
+    def _judged(self, source: str) -> CorpusSection | None:
+        """Return the first corpus of the recipe whose rows come from that retrieval source."""
+        sections = (self._recipe.corpus, *self._recipe.corpora.values())
+        return next((section for section in sections if section.judged_source(self._resolver) == source), None)

@@ -13,7 +13,7 @@ from functools import cached_property
 from sentdist.corpora import AnyCorpus, CorpusSection
 from sentdist.corpora.kind import Planning
 from sentdist.corpora.own import OwnSection
-from sentdist.corpora.relations import LinkTask, RelationalCorpus, link_task
+from sentdist.corpora.relations import RelationalCorpus
 from sentdist.errors import LONGEST_VALUE, RecipeError, brief, counted, one_line
 from sentdist.recipe.checks import (
     check_batch,
@@ -36,15 +36,16 @@ from sentdist.recipe.checks import (
 from sentdist.recipe.dotted import short_names, with_path
 from sentdist.recipe.objectives import AnyObjective, names_with, phi_of, uses_targets
 from sentdist.recipe.recipe import Recipe, check_method_in_path, recipe_from_values
-from sentdist.recipe.recipe_tasks import RecipeTasks
 from sentdist.recipe.resolver import Pin, Resolver
 from sentdist.recipe.sections import EncoderSection, Method, TargetsSection
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Training
 from sentdist.recipe.stage import Json, Stage, memoized, topological
 from sentdist.recipe.stages import Bank, CorpusSizes, Scores, Selection, Targets, Train
-from sentdist.recipe.task_names import dev_parts
+from sentdist.recipe.tasks import RecipeTasks
 from sentdist.recipe.view_checks import check_channels, check_links, check_space, check_view, chosen_by, left_over_at_all, settled_view
 from sentdist.recipe.wording import value_text
+from sentdist.tasks.links import LinkTask, link_task
+from sentdist.tasks.names import dev_parts
 
 
 def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:

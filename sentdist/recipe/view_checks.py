@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sentdist.corpora.relations import LinkTask, RelationalCorpus
+from sentdist.corpora.relations import RelationalCorpus
 from sentdist.errors import RecipeError
 from sentdist.families import POOLINGS, PoolingName
 from sentdist.objectives.auxiliary import Auxiliary
@@ -17,6 +17,7 @@ from sentdist.recipe.specs import Probes, View
 from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.wording import not_one_of
+from sentdist.tasks.links import LinkTask
 
 
 def check_channels(view: View, probes: Probes | None, *, width: int | None, where: str) -> None:

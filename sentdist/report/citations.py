@@ -14,11 +14,11 @@ from sentdist.recipe.objectives import OBJECTIVES, terms_of
 from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import Scores, Train
-from sentdist.recipe.task_kinds import TASK_KINDS
-from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 from sentdist.report.sweep_rows import SweepRows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
+from sentdist.tasks.cards import TASK_GROUPS, TASKS
+from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.text import Citation
 
 

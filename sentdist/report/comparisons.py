@@ -15,8 +15,9 @@ from sentdist.evaluation.items import Items, JointGroups, end_to_end, joint_grou
 from sentdist.evaluation.significance import Difference, OtherTasks, Summary, against, over_tasks, summarize
 from sentdist.evaluation.variation import ALPHA, Column, Entry, Floats, Interval
 from sentdist.recipe.dotted import short_names
-from sentdist.recipe.task_kinds import TASK_KINDS, Measure, mean_of
 from sentdist.report.score_rows import Scalar, SystemRows, read_items
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import Measure, mean_of
 
 AVERAGE = "Avg"
 _MAIN = frozenset(kind.main.name for kind in TASK_KINDS.values())

@@ -13,7 +13,6 @@ from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.specs import EncoderSpec, View
 from sentdist.recipe.stage import Json, as_number, canonical_fields, topological
 from sentdist.recipe.stages import Scores, Train, chosen_and_scored
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations
 from sentdist.report.citations import works_of_stages
 from sentdist.report.comparisons import table_columns
@@ -23,6 +22,7 @@ from sentdist.report.score_rows import ResultRow, group_rows
 from sentdist.report.templating import render
 from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
+from sentdist.tasks.kinds import TASK_KINDS
 
 CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
 COUNTS = {"num_rows": "rows", "num_sentences": "different sentences"}

@@ -13,11 +13,12 @@ from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.files import drop_remedy, read_parquet
 from sentdist.recipe.stage import Json, as_number
-from sentdist.recipe.task_kinds import SATURATED, Measure, have_one_measure
-from sentdist.recipe.task_names import scored_kinds, task_names
-from sentdist.recipe.tasks import TASK_GROUPS
 from sentdist.report.comparisons import AVERAGE, Comparison, TableColumns, compare, corrected, in_words, p_text, table_columns
 from sentdist.report.score_rows import ResultRow, group_rows
+from sentdist.tasks.cards import TASK_GROUPS
+from sentdist.tasks.kinds import have_one_measure
+from sentdist.tasks.names import scored_kinds, task_names
+from sentdist.tasks.task import SATURATED, Measure
 
 if TYPE_CHECKING:
     import pyarrow as pa

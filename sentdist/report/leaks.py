@@ -9,10 +9,10 @@ from sentdist.corpora.kind import CorpusStage
 from sentdist.files import drop_remedy, read_parquet
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Overlap, Scores, Train
-from sentdist.recipe.task_kinds import ScoredTask
 from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord
+from sentdist.tasks.kinds import ScoredTask
 
 LEAKS_TITLE = "Leaks"
 # Name of each count in the record of an overlap -> its name in tables.

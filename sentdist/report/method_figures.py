@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sentdist.errors import counted
 from sentdist.recipe.stage import as_number, slug
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.figures import curves, heat_map
 from sentdist.report.style import Drawing
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
+from sentdist.tasks.kinds import TASK_KINDS
 
 TITLES = {"translated_relu": "Translated ReLU", "smooth_k2": "Smooth K2", "l1": "L1", "mse": "MSE"}  # of regression losses
 SCORE = "average STS score (Spearman × 100)"  # of weight curves

@@ -14,10 +14,9 @@ from sentdist.report.comparisons import AVERAGE, Comparison, corrected, in_words
 from sentdist.report.score_rows import CellFacts, cell_facts, lead_tasks, seed_results
 from sentdist.report.sweep_rows import sweep_rows, table_rows
 from sentdist.report.tables import Line, ResultTable, build_table
-from sentdist.store.chosen import DevCell, cells_by_dev
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import DevCell, SweepRecord, TrialRecord, cells_by_dev
 
 MOST_SPOKEN = 6  # rows that the head of a page mentions
 

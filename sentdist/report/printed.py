@@ -16,13 +16,13 @@ from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.shipped import PAPERS
 from sentdist.recipe.specs import View
 from sentdist.recipe.stages import Train
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.wording import parsed_yaml
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows, means_over_folds
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord, with_all_folds
+from sentdist.tasks.kinds import TASK_KINDS
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 FOLDER = Path(__file__).parent / "papers"

@@ -14,9 +14,10 @@ from sentdist.recipe.objectives import Sum, phi_of, terms_of
 from sentdist.recipe.specs import EncoderSpec, Regularizers, View
 from sentdist.recipe.stage import Json, as_number
 from sentdist.recipe.stages import Bank, Scores, Train, chosen_and_scored
-from sentdist.recipe.task_kinds import TASK_KINDS, Measure
 from sentdist.store.record import Record, restored
 from sentdist.store.sweep import SweepRecord, TrialRecord, with_all_folds
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import Measure
 
 Scalar = str | int | float | bool | None
 

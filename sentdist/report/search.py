@@ -18,10 +18,9 @@ from sentdist.report.page_head import scored as score_of
 from sentdist.report.page_head import verdicts
 from sentdist.report.tables import ResultTable
 from sentdist.report.templating import Block
-from sentdist.store.chosen import cells_by_dev, dev_score
 from sentdist.store.record import Record
 from sentdist.store.searches import Finalist, SearchRecord, SearchTrial
-from sentdist.store.sweep import SweepRecord, method_title
+from sentdist.store.sweep import SweepRecord, cells_by_dev, dev_score, method_title
 from sentdist.text import csv_text
 
 MOST_TRIALS = 20  # in the table, best first; search-trials.csv has all
@@ -214,7 +213,7 @@ def scored_choices(facts: SearchFacts, table: ResultTable | None) -> list[Search
 def _found(facts: SearchFacts, table: ResultTable | None) -> Iterator[str]:
     record, halving = facts.record, facts.search.halving
     over = "The search is not over: these results may change." if record.reason is None else f"The search is over: {record.reason}."
-    yield f"{over} It used {duration(3600 * record.spent_hours)} and {record.spent_sentences:,} sentences."
+    yield f"{over} It used {duration(record.spent_s)} and {record.spent_sentences:,} sentences."
     if halving is not None:
         shares = " and ".join(f"{100 * share:.0f} %" for share in halving.rungs[:-1])
         yield f"After {shares} of a training the best {100 * halving.keep:.0f} % of each method go on; the others are pruned."
@@ -277,7 +276,7 @@ def _finalist_row(facts: SearchFacts, method: SearchedMethod, table: ResultTable
 
 
 def _budget_rows(facts: SearchFacts) -> list[list[str]]:
-    """The rows under BUDGET_HEADER; sentences count in full although a training was in the store already."""
+    """The rows under BUDGET_HEADER; trainings count in full although some were in the store already."""
     rows = []
     for method in facts.methods:
         states = [trial.state for trial in method.trials]
@@ -287,20 +286,12 @@ def _budget_rows(facts: SearchFacts) -> list[list[str]]:
                 str(len(states) + method.num_running),
                 *(str(states.count(state)) for state in ("finished", "pruned", "failed")),
                 str(method.num_running),
-                f"{sum(map(sentences, method.trials)):,}",
-                duration(sum(trial.paid_s for trial in method.trials)),
+                f"{sum(trial.sentences for trial in method.trials):,}",
+                duration(sum(trial.seconds for trial in method.trials)),
                 "–" if method.best is None else f"{method.best.dev:.2f}",
             ]
         )
     return rows
-
-
-def sentences(trial: SearchTrial) -> int:
-    """Return the cost of a trial: sentences of its training or, if more, all it had to train on (including entropy encoders).
-
-    Trainings that were already in the store count in full; otherwise methods that were tried before would look cheap.
-    """
-    return max(trial.rungs[-1].sentences if trial.rungs else 0, trial.paid_sentences)
 
 
 def _trial_rows(facts: SearchFacts) -> Iterator[list[str]]:
@@ -309,19 +300,18 @@ def _trial_rows(facts: SearchFacts) -> Iterator[list[str]]:
     for trial, method in sorted(trials, key=lambda one: (one[0].state != "finished", -(one[0].dev or 0.0))):
         state = f"{trial.state}: {trial.error}" if trial.error else trial.state
         dev = "–" if trial.dev is None else f"{trial.dev:.2f}"
-        yield [method.title, facts.settings(trial.suggestion, method), state, str(trial.number), dev, f"{sentences(trial):,}"]
+        yield [method.title, facts.settings(trial.suggestion, method), state, str(trial.number), dev, f"{trial.sentences:,}"]
 
 
 def trials_csv(facts: SearchFacts) -> str:
     """Return a CSV with a line per trial: settings, state, best dev score at each rung, costs."""
     fields, shares = list(facts.search.space), facts.search.shares
     dev = (f"dev at {share:g}" for share in shares)
-    rows: list[list[object]] = [["trial", "method", "state", *fields, *dev, "sentences", "paid_sentences", "paid_s", "forecast_s", "error"]]
+    rows: list[list[object]] = [["trial", "method", "state", *fields, *dev, "sentences", "seconds", "error"]]
     for trial in sorted(facts.record.trials, key=lambda trial: trial.number):
         at = {rung.share: rung.dev for rung in trial.rungs}
         values = [value_text(trial.suggestion[field]) if field in trial.suggestion else "" for field in fields]
-        forecast = "" if trial.forecast_s is None else f"{trial.forecast_s:.1f}"
-        cost = [sentences(trial), trial.paid_sentences, f"{trial.paid_s:.1f}", forecast]
+        cost = [trial.sentences, f"{trial.seconds:.1f}"]
         shown = [f"{at[share]:.4f}" if share in at else "" for share in shares]
         rows.append([trial.number, trial.method, trial.state, *values, *shown, *cost, trial.error or ""])
     return csv_text(rows)

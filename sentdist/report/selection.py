@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from sentdist.recipe.stages import Scores, Train, chosen_and_scored
 from sentdist.report.tables import ResultTable
-from sentdist.store.chosen import challengers, confirmed_name
 from sentdist.store.record import Record, restored
-from sentdist.store.sweep import SweepRecord
+from sentdist.store.sweep import SweepRecord, challengers, confirmed_name
 
 SELECTION_TITLE = "Chosen on dev, scored on test"
 SELECTION_HEADER = ("system", "chosen on", "dev score", "score in the first table")

@@ -29,11 +29,18 @@ from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.report.templating import Block, html_page, render
-from sentdist.store.chosen import cells_by_dev, challengers, chosen_of_baseline, confirmed_name
 from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, load_sweep, method_title, sweep_names
+from sentdist.store.sweep import (
+    SweepRecord,
+    cells_by_dev,
+    challengers,
+    chosen_of_baseline,
+    confirmed_name,
+    load_sweep,
+    method_title,
+)
 from sentdist.text import Citation
 
 FIRST_FIGURES = {"differences": "Differences", "learning": "Learning curves"}  # shown on the page; all others are folded away
@@ -102,7 +109,7 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         StoreError: unknown sweep, or no finished trial.
     """
     search_record = find_search(store, name)
-    if search_record is not None and name not in sweep_names(store):
+    if search_record is not None and f"{name}.json" not in store.files.names("sweeps"):
         return _search_alone(search_facts(search_record, None, {}))
     sweep = load_sweep(store, name)
     records = sweep.records(store)
@@ -220,7 +227,7 @@ def result_tables(
 
 def _confirmed(store: ArtifactStore, sweep: SweepRecord) -> _FirstTable | None:
     """The sweep of fresh seeds; None until one of its trials is finished."""
-    if confirmed_name(sweep.name) not in sweep_names(store):
+    if f"{confirmed_name(sweep.name)}.json" not in store.files.names("sweeps"):
         return None
     fresh = load_sweep(store, confirmed_name(sweep.name))
     records = fresh.records(store)

@@ -10,8 +10,6 @@ from pathlib import Path
 from sentdist.evaluation.relational import BY
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_json_lines
-from sentdist.recipe.task_kinds import TASK_KINDS, Measure, TaskKind
-from sentdist.recipe.tasks import TASK_GROUPS, TASKS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import LearningCurve
 from sentdist.report.score_rows import (
@@ -29,6 +27,9 @@ from sentdist.store.record import Record
 from sentdist.store.searches import HISTORY_FILE
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tasks.cards import TASK_GROUPS, TASKS
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import Measure, TaskKind
 
 TITLE = "Universal sentence embedding benchmark (USEB)"
 TITLE_BY_RELATION = f"{TITLE}, each relation alone (RSE, Figure 5)"

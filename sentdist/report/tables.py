@@ -11,8 +11,6 @@ from sentdist.errors import counted
 from sentdist.evaluation.significance import BestRows, Difference, Summary, may_be_best
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
-from sentdist.recipe.task_kinds import TASK_KINDS
-from sentdist.recipe.tasks import TASKS
 from sentdist.report.comparisons import (
     AVERAGE,
     Comparison,
@@ -30,6 +28,8 @@ from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, SystemRows, TableRows, group_rows, lead_tasks, seed_results
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.text import csv_text
 
 

@@ -32,7 +32,7 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
         return found
     started = time.perf_counter()
     try:
-        sink.post(StageEvent.of(stage, "started", message=_start_message(stage, submission)))
+        sink.post(StageEvent.of(stage, "started"))
         with explain_disk_errors(f"{stage.kind} {stage.label}"), inputs_watched():
             artifact = _build(stage, submission, sink)
     except Exception as error:
@@ -47,15 +47,6 @@ def build_stage(stage: Stage, submission: Submission, sink: EventSink) -> Artifa
     seconds = time.perf_counter() - started
     sink.post(StageEvent.of(stage, "finished", seconds=seconds))
     return artifact
-
-
-def _start_message(stage: Stage, submission: Submission) -> str | None:
-    """Return the message of the event "started"; a bank that does not fit is refused here, before anything is embedded."""
-    if not (isinstance(stage, Bank) and submission.context.runtime.bank_in_object_store):
-        return None
-    from sentdist.run.banks.reader import placement_of
-
-    return placement_of(stage, submission.context).line
 
 
 def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
@@ -75,7 +66,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
     if isinstance(stage, CorpusStage) and not stage.uses_gpu:
         return build_in_process(stage, context)
     from sentdist.run.reserved import use_reserved
-    from sentdist.stages.memory import explain_full_gpu
+    from sentdist.stages.fit import explain_full_gpu
 
     use_reserved(demand)
     with explain_full_gpu(stage, context):

@@ -14,8 +14,8 @@ from pyarrow import fs
 
 from sentdist.errors import StoreError, words_for
 from sentdist.recipe.stage import Stage
-from sentdist.store.access import reading, reason_of
 from sentdist.store.record import FileChecksum, checksums_below, damage_of
+from sentdist.store.storage import reading, reason_of
 from sentdist.store.store import RUNNING, ArtifactStore
 
 if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step

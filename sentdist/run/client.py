@@ -14,17 +14,16 @@ from typing import Any
 import ray
 from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayError, RayTaskError
 
-from sentdist.errors import ArtifactLost, ResourceError, StoreError, SweepStopped, did_you_mean
+from sentdist.errors import ArtifactLost, ResourceError, SweepStopped, did_you_mean
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
 from sentdist.run.board import BoardActor
 from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.cluster.connection import cause_of
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import Show, SweepProgress
+from sentdist.run.progress import Show, SweepProgress
 from sentdist.run.submissions import Body, Submission
 from sentdist.store.store import Artifact, ArtifactStore
-from sentdist.store.sweep import sweep_names
 from sentdist.text import PrintLine
 
 BOARDS = "sentdist-board-"  # prefix of their names
@@ -218,7 +217,7 @@ def printed_events(board: BoardClient, progress: SweepProgress, print_line: Prin
 
 def _print_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, show: Show, is_over: threading.Event) -> None:
     since: int | None = None
-    store, head = _Store(board.submission.context.store), _Head(board.submission.sweep)
+    head = _Head(board.submission.sweep)
     while True:
         is_last = is_over.is_set()  # all events for this driver are in the next answer; other sweeps may post forever
         news = board.events(since)
@@ -229,7 +228,6 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
                 print_line(line)
             if line := progress.silence_line():
                 print_line(line)
-                store.ask()
             show(progress)
         try:
             events, since = ray.get(news)
@@ -269,21 +267,3 @@ class _Head:
             f"{self._sweep}: the head of the cluster at {address} is gone. Unless it comes back within a minute, Ray ends this "
             "command. Then start the cluster (`sentdist up`) and submit again: what is finished is kept."
         )
-
-
-class _Store:
-    """Queries the store after long silence. If it does not answer, `slow_store.py` prints a line: a board that waits for it cannot."""
-
-    def __init__(self, store: ArtifactStore) -> None:
-        self._store = store
-        self._asking: threading.Thread | None = None
-
-    def ask(self) -> None:
-        """Send a small query in the background."""
-        if self._asking is None or not self._asking.is_alive():
-            self._asking = threading.Thread(target=self._ask, name="sentdist-store", daemon=True)
-            self._asking.start()
-
-    def _ask(self) -> None:
-        with suppress(StoreError):  # a stage that is built meets it, too, and reports it
-            sweep_names(self._store)

@@ -23,8 +23,8 @@ from sentdist.learning.bank_shape import BUCKET_NUMBERS, MOST_LIVE
 from sentdist.learning.checkpoint import EngineFacts, Progress, check_engine, load_rng, read_progress, save_rng, write_progress
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
-from sentdist.learning.engine import NonFiniteGuard, diverged_gradient, host_copy, watched_words
-from sentdist.learning.gather import mean_over_ranks, rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
+from sentdist.learning.engine import NonFiniteGuard, host_copy, watched_words
+from sentdist.learning.gather import rank_and_world_size, unread_mean_over_ranks, wait_for_all_ranks
 from sentdist.learning.gradient_buckets import GradientBuckets
 from sentdist.learning.optimization import Optimization, adamw, schedule
 from sentdist.learning.precision import linears
@@ -81,7 +81,7 @@ class DeepSpeedEngine:
             self._engine.enable_backward_allreduce = False
             self.buckets = GradientBuckets(self.learner.parameters(), words=watched_words(self.learner))
         self.runs_ahead = can_run_ahead(self.device, zero_stage=zero_stage)
-        self._brake = NonFiniteGuard()
+        self._guard = NonFiniteGuard()
         weakref.finalize(self, _release, self._engine, zero_stage).atexit = False
 
     @property
@@ -101,36 +101,23 @@ class DeepSpeedEngine:
         with self.buckets.overlap_reduce():
             self._engine.backward(loss)
 
-    def step(self) -> float:
+    def step(self, loss: Tensor, *, vote: float = 0.0) -> Tensor:
         """Step as `Engine.step`. ZeRO 1–3 check the norm and skip the optimizer; at stage 0 this method checks and clips, because
         DeepSpeed would compute the norm again, parameter by parameter, and wait for the GPU twice."""
+        mean_and_votes = unread_mean_over_ranks(loss, vote=vote)
         if self._zero_stage == 0:
             norm = self.buckets.averaged_norm()
-            if not math.isfinite(grad_norm := float(norm)):
-                raise diverged_gradient(grad_norm)
-            self._move(norm)
-            return grad_norm
-        self._engine.step()
-        if not self._engine.was_step_applied():
-            raise diverged_gradient(math.nan)
-        return float(self._engine.get_global_grad_norm())
-
-    def step_unread(self, loss: Tensor, *, vote: float = 0.0) -> Tensor | None:
-        if not self.runs_ahead:
-            return None
-        mean_and_votes, norm = unread_mean_over_ranks(loss, vote=vote), self.buckets.averaged_norm()
-        facts = self._brake.facts(self._engine.optimizer, mean_and_votes, norm)
-        self._move(norm)
-        return facts
-
-    def _move(self, norm: Tensor) -> None:
-        """Step the optimizer at ZeRO stage 0, where clipping is ours. norm: of the gradient over all ranks."""
-        if self.optimization.clip_norm is not None:
-            clip_grads_with_norm_(self.learner.parameters(), self.optimization.clip_norm, norm, foreach=True)
-        self._engine.step()
-
-    def global_mean(self, value: Tensor, *, vote: float = 0.0) -> tuple[float, float]:
-        return mean_over_ranks(value, vote=vote)
+            outcome = self._guard.outcome(self._engine.optimizer, mean_and_votes, norm)
+            if self.optimization.clip_norm is not None:
+                clip_grads_with_norm_(self.learner.parameters(), self.optimization.clip_norm, norm, foreach=True)
+            self._engine.step()
+            return outcome
+        mean, votes = mean_and_votes.tolist()
+        grad_norm = math.nan
+        if math.isfinite(mean):
+            self._engine.step()
+            grad_norm = float(self._engine.get_global_grad_norm()) if self._engine.was_step_applied() else math.nan
+        return torch.tensor([mean, votes, grad_norm], dtype=torch.float64)
 
     def save(self, folder: Path, *, progress: Progress) -> None:
         try:

@@ -31,7 +31,7 @@ from sentdist.run.resources import (
     worker_demand,
 )
 from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
-from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
+from sentdist.stages.embed import Embed, OnProgress, embed_here
 from sentdist.text import PrintLine
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class SentenceEmbedder:
         Raises:
             ArtifactLost: the encoder was changed since this worker began to read it.
         """
-        from sentdist.stages.memory import explain_full_gpu
+        from sentdist.stages.fit import explain_full_gpu
 
         _, sentences = part
         with explain_full_gpu(self._stage, self._context), inputs_watched(self._inputs):

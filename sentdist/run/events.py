@@ -75,7 +75,7 @@ class StageEvent:
         done = f"step {self.step}/{self.num_steps}" if self.step is not None else ""
         match self.what:
             case "started":
-                return "started" if self.message is None else f"started: {self.message}"
+                return "started"
             case "resumed":
                 width = "" if self.num_workers is None else f" with {counted(self.num_workers, 'worker')}"
                 return f"goes on from step {self.step} of {self.num_steps}{width}" if self.message is None else str(self.message)

@@ -35,7 +35,7 @@ from sentdist.run.resources import Demand, ElasticWidth, stage_demand
 from sentdist.run.submissions import EventSink, GroupMember, Submission
 from sentdist.run.workers import Order
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.memory import explain_full_gpu
+from sentdist.stages.fit import explain_full_gpu
 from sentdist.stages.sharded import Sharded
 from sentdist.stages.train_setup import ranks_here
 from sentdist.store.local_storage import scratch_folder

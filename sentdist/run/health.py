@@ -117,12 +117,12 @@ def _torch_on_gpus() -> tuple[str, str, str]:
     """
     program = """
 import torch
-from sentdist.stages.devices import why_unusable
+from sentdist.stages.fit import why_unusable
 print(why := why_unusable() or "")
 if not why:
-    from sentdist.kernels.fused_attention import fused_kernel, why_kernels_unavailable
+    from sentdist.kernels.flat_attention import has_flash, why_kernels_unavailable
     print(why_kernels_unavailable(torch.device("cuda")) or "")
-    print(fused_kernel(torch.device("cuda"), torch.bfloat16, 64) or "")
+    print("flash" if has_flash(torch.device("cuda"), torch.bfloat16, 64) else "")
 """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     asked = [sys.executable, "-P", "-W", "ignore", "-c", program]

@@ -30,8 +30,7 @@ from sentdist.run.resources import rows_per_part, stage_demand
 from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, lost_input
-from sentdist.stages.devices import device_of
-from sentdist.stages.memory import explain_full_gpu
+from sentdist.stages.fit import device_of, explain_full_gpu
 from sentdist.stages.rungs import events_until, from_rung, publish_training
 from sentdist.stages.sharded import (
     Sharded,

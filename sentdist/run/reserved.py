@@ -10,7 +10,7 @@ from sentdist.errors import ResourceError
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import flush_subnormals
 from sentdist.run.resources import Demand
-from sentdist.stages.devices import why_unusable
+from sentdist.stages.fit import why_unusable
 
 # Memory of CUDA's context and kernels on a GPU, which torch does not count: about as reported for A100 and H100; not measured here.
 CONTEXT_BYTES = 0.6 * 2**30

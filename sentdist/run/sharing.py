@@ -15,8 +15,8 @@ from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Scores
 from sentdist.run.cluster.address import local_nodes
 from sentdist.stages.context import Context
-from sentdist.stages.devices import usable_gpus
-from sentdist.stages.scores.embed_sentences import Embed, OnProgress, embed_here
+from sentdist.stages.embed import Embed, OnProgress, embed_here
+from sentdist.stages.fit import usable_gpus
 from sentdist.text import PrintLine
 
 # Workers start in about 20 s; a GPU encodes as many short sentences in that time at 10,000 a second. Neither was measured on GPUs.

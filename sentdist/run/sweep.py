@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,14 +13,15 @@ from ray.exceptions import RayError, RayTaskError
 
 from sentdist.errors import SentdistError, SweepStopped, counted
 from sentdist.recipe.evaluation import overlaps_of
-from sentdist.recipe.stage import most_at_once, topological
+from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Train
+from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan, Trial
 from sentdist.run.build_stage import build_stage
 from sentdist.run.checkpoints import forget_finished
 from sentdist.run.client import BoardClient, printed_events
 from sentdist.run.cluster.connection import cause_of, connect_to_drive
-from sentdist.run.plan_facts import Show, disk_estimate, progress_of
+from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.run.resources import (
     Capacity,
     ClusterNodes,
@@ -35,16 +35,16 @@ from sentdist.run.resources import (
     with_gpu_type,
 )
 from sentdist.run.submissions import Submission
-from sentdist.run.sweep_end import SweepSummary, TrialOutcome, overlaps_not_counted
 from sentdist.stages.context import Context
-from sentdist.stages.devices import check_precisions
-from sentdist.stages.memory import (
+from sentdist.stages.fit import (
     TOKENS_PER_SENTENCE,
+    check_precisions,
     gpu_bytes,
     size_of,
     worker_bytes,
 )
-from sentdist.store.sweep import begin_sweep, sweep_record
+from sentdist.store.searches import SearchRecord
+from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.text import PrintLine
 from sentdist.tracking.tracker import Tracker
 
@@ -65,14 +65,12 @@ def run_sweep(
     before = context.store.get_all(plan.stages).keys()
     missing = [trial for trial in plan.trials if trial.key not in before]
     to_build = frozenset(stage.key for stage in plan.stages) - before
-    allocation = allocate(plan, context, to_build, work=_work_of(plan, missing, to_build)) if missing else None
+    allocation = allocate(plan, context, to_build) if missing else None
     context = context if allocation is None else allocation.context
-    estimate = disk_estimate(plan, context, to_build, at_once=1 if allocation is None else allocation.capacity.trainings_at_once)
-    if to_build:  # a complete store may be read-only
-        context.store.check_writable(needed_bytes=estimate.least)
+    check_space(plan, context, to_build)
     forget_finished(context.store, before)
     sweep = sweep_record(plan)
-    begin_sweep(context.store, sweep, print_line)
+    save_sweep(context.store, sweep)
     tracker = tracker or Tracker()
     tracker.begin_sweep(sweep, {stage.key: stage for stage in plan.stages})
     outcomes: dict[str, TrialOutcome] = {}
@@ -80,8 +78,6 @@ def run_sweep(
         if allocation is not None:
             for line in [_opening(plan, missing, allocation), *allocation.notes]:
                 print_line(line)
-            if warning := estimate.warning(context.store.free_bytes()):
-                print_line(warning)
             progress = progress_of(plan, to_build)
             printing = partial(printed_events, progress=progress, print_line=print_line, show=show)
             submission = allocation.submission(plan.recipe.name, tracker)
@@ -116,44 +112,42 @@ class ClusterAllocation:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuWork:
-    """How many stages can use GPUs at once."""
-
-    of_all: float = math.inf  # of all stages to build
-    of_trials: float = math.inf  # of the trials that run at once
-    because: str = ""  # the field or option that limits the trials
-
-    def bounds(self, offered: Capacity) -> dict[str, float]:
-        """Return limits on trainings at once, by their reason, the cluster first."""
-        return {offered.limited_by: offered.trainings_at_once, f"the recipe: {self.of_all:g} of its stages at once": self.of_all} | (
-            {self.because: self.of_trials} if self.because else {}
-        )
-
-
-def _work_of(plan: Plan, missing: Sequence[Trial], to_build: Set[str]) -> GpuWork:
-    of_all = most_at_once(stage for stage in plan.stages if stage.key in to_build and stage.uses_gpu)
-    going = plan.recipe.runtime.max_concurrent_trials
-    if going is None or going >= len(missing):
-        return GpuWork(of_all=of_all)
-    of_trials = sum(stages_at_once(missing, to_build)[:going])
-    return GpuWork(of_all=of_all, of_trials=of_trials, because=f"runtime.max_concurrent_trials={going}")
-
-
-def stages_at_once(trials: Iterable[Trial], to_build: Set[str]) -> list[int]:
-    """Return how many stages of each trial can use GPUs at once, largest first; shared stages count in each trial."""
-    return sorted(
-        (most_at_once(stage for stage in topological((trial.scores,)) if stage.key in to_build and stage.uses_gpu) for trial in trials),
-        reverse=True,
-    )
-
-
-def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork | None = None) -> ClusterAllocation:
-    """Allocate the connected cluster's resources to a plan.
+def search_on_cluster(
+    planned: PlannedSearch,
+    context: Context,
+    tracker: Tracker,
+    *,
+    print_line: PrintLine,
+    until: float | None = None,
+    at_once: int | None = None,
+) -> SearchRecord:
+    """Run a search as `search_in_process` does, on the connected cluster.
 
     Args:
-        to_build: keys of the stages that are not in the store.
-        work: how many of them can use GPUs at once; None for no limit.
+        until: see `SearchRun`.
+        at_once: trials at the same time; None for as many as fit.
+
+    Raises:
+        ResourceError: the cluster can never run one training; nothing was started.
+        SweepStopped: by `sentdist stop`; submitted again, the search goes on.
+        StoreError: the store cannot be written.
+    """
+    from sentdist.run.search import SearchRun
+    from sentdist.run.trials import run_search  # Tune takes seconds to import
+
+    one_of_each = planned.plan([(method, planned.first(method)) for method in planned.methods])
+    allocation = allocate(one_of_each, context, frozenset(stage.key for stage in one_of_each.stages))
+    width = at_once or allocation.capacity.max_concurrent_trials
+    run = SearchRun(planned, allocation.context, tracker, print_line=print_line, until=until)
+    print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {allocation.devices}; store {context.store.shown}")
+    for note in allocation.notes:
+        print_line(note)
+    run_search(run, allocation.submission(planned.recipe.name, tracker), at_once=width)
+    return run.choose()
+
+
+def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocation:
+    """Allocate the connected cluster's resources to a plan. to_build: keys of the stages that are not in the store.
 
     Raises:
         ResourceError: the cluster can never run one training of this runtime.
@@ -167,9 +161,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str], *, work: GpuWork 
     left = (stage for stage in plan.stages if stage.key in to_build)
     check_precisions(left, context.runtime, old_gpu=old_gpu_of(nodes))
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
-    bounds = (work or GpuWork()).bounds(offered)
-    limited_by = min(bounds, key=lambda bound: bounds[bound])
-    at_once = int(bounds[limited_by]) * context.runtime.most_workers
+    at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(context.runtime, growth.nodes, workers_at_once=at_once)
     notes = tuple(one for one in (note, growth.line) if one)
     return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)

@@ -1,31 +1,40 @@
-"""Run the trials of a sweep or search in Ray Tune, print how each ended, and collect errors."""
+"""Run the trials of a sweep or search in Ray Tune: a trial only waits for the board and reports dev scores."""
 
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import os
 import pickle
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import tune
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sentdist.errors import ResourceError, StoreError, SweepStopped, named
-from sentdist.recipe.stages import Train
+from sentdist.recipe.stages import Train, to_share
 from sentdist.recipe.unroll import Trial
+from sentdist.run.build_stage import build_stage
 from sentdist.run.client import BoardClient
 from sentdist.run.cluster.connection import cause_of
+from sentdist.run.progress import TrialOutcome
 from sentdist.run.submissions import Body, Submission, stopped
-from sentdist.run.sweep_end import TrialOutcome
+from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import ArtifactStore
 from sentdist.text import PrintLine, without_secrets
+
+if TYPE_CHECKING:
+    from sentdist.run.search import SearchRun
 
 
 class TrialProcesses(tune.Callback):
@@ -175,11 +184,13 @@ def run_trials(
     """
     by_key = {trial.key: trial for trial in trials}
     lines = _TrialLines(by_key, print_line)
-    config = tune.TuneConfig(search_alg=_Listed(trials), num_samples=len(by_key), max_concurrent_trials=at_once, reuse_actors=True)
+    configs = map(config_of, trials)
+    search = _Asked(lambda: next(configs, None))
+    config = tune.TuneConfig(search_alg=search, num_samples=len(by_key), max_concurrent_trials=at_once, reuse_actors=True)
     shared = {"trials": by_key, "submission": submission, "body": body}
     unfinished: BaseException = RuntimeError("Tune ended without having run this trial")
     try:
-        run_in_tune(submission.sweep, submission.context.store, _run_trial, shared, config, stop=_UntilStopped(), callbacks=[lines])
+        run_in_tune(submission.sweep, submission.context.store, _run_trial, shared, config, stop=_Stopper(), callbacks=[lines])
     except ResourceError as trouble:
         unfinished = trouble
     if lines.was_stopped:
@@ -207,39 +218,46 @@ def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Sub
         tune.report({name: value for name, value in found.record.results.items() if isinstance(value, int | float)})
 
 
-class _Listed(Searcher):
-    """A grid's trials in their order, as Tune's tables show them: method, swept fields by name and value, seed, fold, and the key."""
+class _Asked(Searcher):
+    """Gives Tune the configs of trials from a function; None ends the search."""
 
-    def __init__(self, trials: Sequence[Trial]) -> None:
-        super().__init__()
-        self._left = [config_of(trial) for trial in reversed(trials)]
+    def __init__(self, ask: Callable[[], dict[str, Any] | None]) -> None:
+        super().__init__()  # without a metric: Tune would refuse what a trial reports of an error
+        self._ask = ask
 
     def suggest(self, trial_id: str) -> Any:
-        return self._left.pop() if self._left else Searcher.FINISHED
+        return self._ask() or Searcher.FINISHED
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None: ...
 
     def save(self, checkpoint_path: str) -> None:
-        """Do nothing: finished stages are in the store."""
+        """Do nothing: all that is needed to resume is in the store."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # Tune keeps a copy with its files; nothing is read from that
 
 
 def config_of(trial: Trial) -> dict[str, Any]:
-    """Return a trial's values as Tune's config."""
+    """Return a trial's values as Tune's config: method, swept fields by name and value, seed, fold, and the key."""
     return {"trial": trial.key, "method": trial.method, "seed": trial.seed, "fold": trial.fold, **dict(trial.params)}
 
 
-class _UntilStopped(tune.Stopper):
-    """Ends Tune's run with the first trial that reports a stopped sweep; the others would report the same, one by one."""
+class _Stopper(tune.Stopper):
+    """Ends Tune's run with the first trial that reports a stopped sweep (the others would report the same), or when `is_over`."""
 
-    def __init__(self) -> None:
-        self._is_stopped = False
+    def __init__(self, is_over: Callable[[], bool] = lambda: False) -> None:
+        self._is_over = is_over
+        self.was_stopped = False
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
-        self._is_stopped = self._is_stopped or STOPPED in result
-        return self._is_stopped
+        self.was_stopped = self.was_stopped or STOPPED in result
+        return self.was_stopped
 
     def stop_all(self) -> bool:
-        return self._is_stopped
+        return self.was_stopped or self._is_over()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as above
 
 
 class _TrialLines(tune.Callback):
@@ -275,3 +293,99 @@ class _TrialLines(tune.Callback):
     def _print_end(self, text: str) -> None:
         self._num_done += 1
         self._print_line(f"trial {self._num_done}/{len(self._trials)}  {text}")
+
+
+SHARE, RUNG_SCORE = "share", "rung_score"  # reported at a rung; the score as text, because Tune would flatten a mapping
+NO_END = 2**31  # trials: the search says when there are no more
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A training in Tune's config; as text, which Tune's tables show, its key."""
+
+    stage: Train
+
+    def __str__(self) -> str:
+        return self.stage.key
+
+
+def run_search(run: SearchRun, submission: Submission, *, at_once: int) -> None:
+    """Run the trials of a search in Tune until it has no more; Tune's files are kept in the store.
+
+    Raises:
+        SweepStopped: by `sentdist stop`; submitted again, the search goes on.
+    """
+    name = submission.sweep
+    scheduler = _SearchScheduler(run)
+    stopper = _Stopper(lambda: run.is_time_up or scheduler.broken is not None)
+
+    def ask() -> dict[str, Any] | None:
+        asked = run.ask()
+        if asked is None:
+            return None
+        about = {"trial": asked.number, "method": asked.method, "seed": asked.train.seed, "training": _Training(asked.train)}
+        return about | dict(asked.suggestion)
+
+    config = tune.TuneConfig(
+        search_alg=_Asked(ask), scheduler=scheduler, num_samples=NO_END, max_concurrent_trials=at_once, reuse_actors=True
+    )
+    # `ExperimentAnalysis` and `ResultGrid` read what these write.
+    read_later = [JsonLoggerCallback(), CSVLoggerCallback()]
+    board = BoardClient(submission, build_stage)
+    try:
+        run_in_tune(
+            name, submission.context.store, _run_search_trial, {"submission": submission}, config, stop=stopper, callbacks=read_later
+        )
+    finally:
+        board.leave()
+    if stopper.was_stopped:
+        raise stopped(name, goes_on="the search goes on where it was")
+    if scheduler.broken is not None:
+        raise scheduler.broken
+
+
+class _SearchScheduler(FIFOScheduler):
+    """Reports rungs and failures of trials to the search, and ends pruned trials. broken: an error of the search, which ends it."""
+
+    def __init__(self, run: SearchRun) -> None:
+        super().__init__()
+        self._run = run
+        self._failed: dict[int, BaseException] = {}
+        self.broken: BaseException | None = None
+
+    def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        number = int(trial.config["trial"])
+        error = take_failure(trial, result)
+        if error is not None:
+            self._failed[number] = error
+        if SHARE not in result:
+            return str(TrialScheduler.CONTINUE)
+        try:
+            goes_on = self._run.arrive(number, float(result[SHARE]), RungScore(**json.loads(result[RUNG_SCORE])))
+        except Exception as broken:
+            self.broken = broken
+            goes_on = False
+        return str(TrialScheduler.CONTINUE if goes_on else TrialScheduler.STOP)
+
+    def on_trial_error(self, tune_controller: Any, trial: Any) -> None:
+        number = int(trial.config["trial"])
+        try:
+            self._run.fail(number, self._failed.get(number) or lost_too_often(f"trial {number}"))
+        except Exception as broken:
+            self.broken = broken
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # as above
+
+
+def _run_search_trial(config: dict[str, Any], submission: Submission) -> None:
+    """One trial of a search, in an actor that only waits: builds its rungs through the board, and reports the score of each."""
+    train, context = config["training"].stage, submission.context
+    board = BoardClient(submission, build_stage)
+    with report_end(board):
+        for share in context.shares:
+            while (found := rung_score(train, share, context)) is None:  # again if another search has removed it meanwhile
+                for _ in board.follow(to_share(train, share)):
+                    pass
+            score = float("nan") if found.dev is None else found.dev
+            tune.report({"dev_score": score, SHARE: share, RUNG_SCORE: json.dumps(asdict(found))})

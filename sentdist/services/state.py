@@ -148,7 +148,7 @@ def state_of(home: Path, *, asked: Mapping[str, int] | None = None, store: str |
     for one in running:
         ports |= one.ports
     kept = next((one.store for one in running if one.store), None)
-    return State(home=home, ports=ports | (asked or {}), store=store or kept or str(home / FOLDER / "store"))
+    return State(home=home, ports={**ports, **(asked or {})}, store=store or kept or str(home / FOLDER / "store"))
 
 
 def _noted_here(home: Path, server: str) -> RunningServer | None:

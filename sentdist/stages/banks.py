@@ -21,8 +21,8 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.memory import gpu_bytes, size_of
-from sentdist.stages.scores.embed_sentences import frozen_encoder
+from sentdist.stages.embed import frozen_encoder
+from sentdist.stages.fit import gpu_bytes, size_of
 
 # Share of a worker's GPU memory that a bank there may take: it only saves copies, and the estimate of the rest of a training does not
 # know long sentences. 10 GiB of an H100's 80 hold RCL's five banks of BERT-base over a million sentences (7.2).

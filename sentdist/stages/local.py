@@ -13,7 +13,7 @@ from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.recipe.stage import Stage, topological
 from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train
 from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.memory import explain_full_gpu
+from sentdist.stages.fit import explain_full_gpu
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def build_in_process(stage: Stage, context: Context) -> Artifact:
 
             return build_in_shards(stage, context, body=body_of(stage, context))
         case Scores():
-            from sentdist.stages.scores.build import build_scores
+            from sentdist.stages.scores import build_scores
 
             return build_scores(stage, context)
     raise TypeError(f"no body for the stage {stage.kind}")

@@ -18,15 +18,15 @@ from sentdist.data.augmentation import nltk_folder
 from sentdist.data.corpus import OpenedCorpus, build_corpus
 from sentdist.data.leaks import LeakFinder, Leaks
 from sentdist.data.sources import check_pinned
-from sentdist.data.tagging import FileTargets, Tagger, count_sentences, load_tagger, write_counts, write_targets
+from sentdist.data.tagging import FileTargets, Tagger, load_tagger, write_tags, write_targets
 from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Overlap, Targets
-from sentdist.recipe.task_kinds import ScoredTask
 from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, commit, folder_of
-from sentdist.stages.tasks.load import load_task
 from sentdist.store.store import Artifact
+from sentdist.tasks.kinds import ScoredTask
+from sentdist.tasks.task import load_task
 
 if TYPE_CHECKING:
     import torch
@@ -65,7 +65,7 @@ def build_corpus_stage(stage: CorpusStage, context: Context) -> Artifact:
 
 
 def _device(context: Context) -> torch.device:
-    from sentdist.stages.devices import device_of  # brings torch
+    from sentdist.stages.fit import device_of  # brings torch
 
     return device_of(context.runtime)
 
@@ -121,9 +121,9 @@ def _counts(leaks: Leaks) -> Json:
 
 
 class TargetsBody:
-    """`ShardedBody` of targets: shards count tags and words; `finish` chooses the vocabulary and merges them."""
+    """`ShardedBody` of targets: shards hold tags and words; `finish` counts them, chooses the vocabulary and merges them."""
 
-    suffix = "npz"
+    suffix = "parquet"
 
     def __init__(self, stage: Targets, context: Context) -> None:
         self._stage, self._context = stage, context
@@ -133,10 +133,9 @@ class TargetsBody:
         return self._corpus.num_sentences
 
     def write(self, rows: range, file: IO[bytes]) -> None:
-        """Write counts of tags and words of some sentences."""
+        """Write tags and words of some sentences."""
         sentences = self._corpus.sentences(np.arange(rows.start, rows.stop))
-        tags, words = count_sentences(sentences, tagger=self._tagger, tagger_name=self._stage.tagger)
-        write_counts(file, tags, words)
+        write_tags(file, sentences, tagger=self._tagger, name=self._stage.tagger)
 
     def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
         """Merge the shards and delete them."""

@@ -1,12 +1,12 @@
-"""Train on one rank: batches, steps, dev scores, early stopping, checkpoints, best weights."""
+"""Train on one rank: batches, steps, dev scores, early stopping, checkpoints, learning curve, best weights, model card."""
 
 from __future__ import annotations
 
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
@@ -14,31 +14,86 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
-from sentdist.errors import StoreError, named
+from sentdist.errors import StoreError, brief, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
-from sentdist.learning.encoder.declared import named_prompts
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
-from sentdist.learning.encoder.write_folder import language_of
+from sentdist.learning.encoder.write_folder import EncoderCard, language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
-from sentdist.learning.gather import of_first_rank
-from sentdist.learning.loop import StepReport, train_steps
+from sentdist.learning.gather import mean_over_ranks, of_first_rank
+from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective, save_heads
 from sentdist.learning.optimization import EarlyStopping, Learner, Optimization, encoder_weights, head_weights
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 from sentdist.objectives.objective_spec import LossInputs
 from sentdist.recipe import specs
+from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.stages.cards import training_card
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.learning_curve import Curve, history_lines
 from sentdist.stages.text_stages import targets_of
-from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective, start_folder
+from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective
 from sentdist.store.searches import HISTORY_FILE
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.task import mean_of
+
+
+@dataclass(kw_only=True)
+class Curve:
+    """Points every `log_every` steps (means over them), and total seconds of each part of a step."""
+
+    log_every: int
+    history: list[dict[str, Json]] = field(default_factory=list)
+    last_loss: float | None = None
+    seconds: dict[str, float] = field(default_factory=dict)
+    num_sentences: int = 0
+    _recent: list[StepReport] = field(default_factory=list)
+
+    def add(self, report: StepReport) -> None:
+        self.last_loss = report.loss
+        self.num_sentences += report.num_sentences
+        for part in ("data", "forward", "loss", "backward", "optimizer", "waiting"):
+            self.seconds[part] = self.seconds.get(part, 0.0) + getattr(report.seconds, part)
+        self._recent.append(report)
+        if (report.step + 1) % self.log_every == 0 or report.step == 0:  # fixed places, so that a resumed curve has the same points
+            self._point()
+
+    def _point(self) -> None:
+        last = self._recent[-1]
+        took = sum(report.seconds.total for report in self._recent)
+        self.history.append(
+            {
+                "step": last.step + 1,
+                "loss": sum(report.loss for report in self._recent) / len(self._recent),
+                "grad_norm": last.grad_norm,
+                "lr": last.lr,
+                "sentences_per_s": round(sum(report.num_sentences for report in self._recent) / took, 1) if took else None,
+                "at": round(time.time(), 2),
+            }
+        )
+        self._recent.clear()
+
+    def since_last_point(self) -> str:
+        """Return the steps after the last point, as text for a checkpoint."""
+        return json.dumps([asdict(report) for report in self._recent])
+
+    def go_on(self, since_last_point: str) -> None:
+        """Restore the steps of `since_last_point` from a checkpoint."""
+        recent = [StepReport(**one | {"seconds": StepSeconds(**one["seconds"])}) for one in json.loads(since_last_point)]
+        self._recent[:] = recent
+
+    def summary(self) -> dict[str, Json]:
+        total = sum(self.seconds.values())
+        parts: dict[str, Json] = {f"seconds.{part}": round(seconds, 2) for part, seconds in self.seconds.items()}
+        return {"sentences_per_s": round(self.num_sentences / total, 1) if total else None, **parts}
+
+
+def history_lines(history: Sequence[dict[str, Json]]) -> str:
+    """Return the history as JSON lines."""
+    return "".join(json.dumps(point) + "\n" for point in history)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,9 +291,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            start = start_folder(self.stage, self.context)
-            prompts, _ = named_prompts(start)
-            encoder.save(folder, card=training_card(self.stage, results, language=language_of(start), base_prompts=prompts))
+            start = encoder.checkpoint
+            card = training_card(self.stage, results, language=language_of(start.folder), base_prompts=start.prompts)
+            encoder.save(folder, card=card)
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -311,7 +366,7 @@ class TrainSession:
                 "at": round(time.time(), 2),
             }
         )
-        _, self.votes = self.engine.global_mean(torch.zeros((), device=self._encoder.device), vote=vote())
+        _, self.votes = mean_over_ranks(torch.zeros((), device=self._encoder.device), vote=vote())
         return found
 
     def _is_best(self, found: DevScore) -> bool:
@@ -366,3 +421,51 @@ def _optimization(training: specs.Training, num_steps: int) -> Optimization:
         layer_decay=training.layer_decay,
         precision=training.precision,
     )
+
+
+def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:
+    """Return the card of the encoder that a training stage made.
+
+    Args:
+        language: From the card of its base; left out for user files, whose language is unknown.
+        base_prompts: Prompts of its base, by name.
+    """
+    terms = list(terms_of(stage.objective))
+    settings: dict[str, str | int | float | bool | None] = {
+        **{
+            f"{term.name if terms[1:] else 'objective'}.{name}": value
+            for term in terms
+            for name, value in term.model_dump().items()
+            if name != "name"
+        },
+        **stage.training.model_dump(),
+        **{name: value for name, value in stage.regularizers.model_dump().items() if value is not None},
+        "pooling": stage.encoder.pooling,
+        "entropy encoders": len(stage.banks),
+        "seed": stage.seed,
+        "steps": results["num_steps"],  # type: ignore[dict-item]
+        "stage": stage.key,
+    }
+    scores: dict[str, float] = {}
+    best = results["best_dev_score"]
+    if stage.selection is not None and isinstance(best, float):
+        measure = mean_of([TASK_KINDS[task.kind].main for task in stage.selection.tasks])
+        scores[f"{stage.selection.name} ({measure.title} × 100, chose the checkpoint)"] = round(best, 2)
+    is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # a folder is named by the last part of its path
+    return EncoderCard(
+        base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
+        base_revision=stage.encoder.revision if is_on_hub else None,
+        is_on_hub=is_on_hub,
+        data=stage.corpus.described,
+        objective=" + ".join(term.title for term in terms),
+        hyperparameters=settings,
+        scores=scores,
+        prompts=_prompts(base_prompts),
+        language=() if any(source.own is not None for source in stage.corpus.sources) else language,
+    )
+
+
+def _prompts(of_base: Mapping[str, str]) -> str:
+    """Which prompts to use: none, since the encoder was trained and scored without the prompts of its base."""
+    shown = ", ".join(f"{name} {brief(text)}" for name, text in of_base.items() if text)
+    return f"none, in training and in use; those of the base model were left out: {shown}" if shown else ""

@@ -18,6 +18,7 @@ from sentdist.data.corpus import OpenedCorpus
 from sentdist.data.sampler import epoch_batches
 from sentdist.errors import ArtifactLost, SentdistError
 from sentdist.learning.bank import BankReader
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.encode import tokens_at_once
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pretrained import load_tokenizer
@@ -40,11 +41,11 @@ from sentdist.recipe import objectives as plan
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Selection, Tokens, Train
 from sentdist.stages.context import Context, checkpoint_of, folder_of, hub_revision
-from sentdist.stages.scores.build import mean_of_parts, score_by
-from sentdist.stages.scores.embed_sentences import viewed
-from sentdist.stages.scores.scorer import live_scorer
+from sentdist.stages.embed import viewed
+from sentdist.stages.scores import mean_of_parts, score_by
 from sentdist.stages.sharded import build_in_shards
-from sentdist.stages.tasks.load import load_task
+from sentdist.tasks.scorer import live_scorer
+from sentdist.tasks.task import load_task
 
 
 def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
@@ -65,7 +66,7 @@ def load_encoder(stage: Train, context: Context) -> SentenceEncoder:
 
 def load_start_tokenizer(stage: Train, context: Context) -> Tokenizer:
     """Load only the tokenizer of `load_encoder`."""
-    return load_tokenizer(start_folder(stage, context))
+    return load_tokenizer(Checkpoint.open(start_folder(stage, context)))
 
 
 def start_folder(stage: Train, context: Context) -> Path:

@@ -15,13 +15,12 @@ from functools import partial
 from pyarrow import fs
 
 from sentdist.errors import duration
-from sentdist.recipe.stage import Stage
+from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import STAGES, Bank, Scores, Train
-from sentdist.recipe.task_kinds import has_known_size
 from sentdist.recipe.unroll import Plan
-from sentdist.store.access import reading, writing
 from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA
+from sentdist.store.storage import reading, writing
 from sentdist.store.store import ASIDE, RECORD, RUNNING, STAGING, Artifact, ArtifactStore
 
 OURS = re.compile(rf"({'|'.join(map(re.escape, (*STAGES, STAGING, ASIDE)))})/|{RUNNING}/[0-9a-f]+$")
@@ -190,7 +189,8 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 finished=len(stages) - len(left),
                 sentences=sum(stage.num_sentences(plan.rows) for stage in left),
                 is_guessed=any(
-                    isinstance(stage, Scores) and not all(has_known_size(task, plan.rows) for task in stage.tasks) for stage in left
+                    isinstance(stage, Scores) and any(task.num_items is None and task.name not in plan.rows for task in stage.tasks)
+                    for stage in left
                 ),
                 sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
             )
@@ -215,12 +215,19 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
     return statistics.median(rates) if rates else None
 
 
-def seconds_beside_steps(store: ArtifactStore) -> float | None:
-    """Return the median seconds of finished trainings besides steps: loading, dev scores, writing. None if there are none."""
-    artifacts = itertools.islice(store.artifacts(Train.kind), MAX_RECORDS)
-    found = []
-    for record in (artifact.record for artifact in artifacts):
-        steps = [seconds for name in record.results if name.startswith("seconds.") and (seconds := record.number(name)) is not None]
-        if steps:  # of one that was resumed, since then
-            found.append(max(0.0, record.seconds - (record.number("seconds_before") or 0.0) - sum(steps)))
-    return statistics.median(found) if found else None
+def plan_facts(plan: Plan, ahead: Forecast) -> dict[str, Json]:
+    """Return a plan in numbers, for other programs. Seconds are at the speed of earlier runs in this store; None without them."""
+    states = {stage.key: "built" if stage.key in ahead.finished else "missing" for stage in plan.stages}
+    speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
+    stages: list[Json] = []
+    for stage in plan.stages:
+        sentences, speed = stage.num_sentences(plan.rows), speeds[stage.kind]
+        about: dict[str, Json] = {name: getattr(stage, name) for name in ("key", "kind", "place")}
+        about |= {"state": states[stage.key], "inputs": [one.key for one in stage.inputs], "mentions": plan.mentions[stage.key]}
+        seconds = 0.0 if states[stage.key] == "built" else None if speed is None else sentences / speed
+        stages.append(about | {"sentences": sentences, "seconds": seconds})
+    trials: list[Json] = []
+    for trial in plan.trials:
+        known: dict[str, Json] = {name: getattr(trial, name) for name in ("name", "method", "seed", "fold", "key")}
+        trials.append(known | {"params": dict(trial.params), "state": states[trial.key]})
+    return {"recipe": plan.recipe.name, "trials": trials, "stages": stages, "seconds": ahead.seconds}

@@ -21,9 +21,8 @@ from pyarrow import fs
 
 from sentdist.errors import StoreError
 from sentdist.files import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
-from sentdist.store.access import BRING_BACK, disk_errors_of_store, reading, writing
 from sentdist.store.record import RECORD, Record, damage_of
-from sentdist.store.storage import Storage, refuse_other_size
+from sentdist.store.storage import BRING_BACK, Storage, disk_errors_of_store, reading, refuse_other_size, writing
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAME = re.compile(r"sentdist-(?P<purpose>[a-z]+)~(?P<machine>.+)~(?P<pid>\d+)~[0-9a-f]{8}")
@@ -137,7 +136,7 @@ class LocalStorage(Storage):
             raise StoreError(where=self._shown, found="a path where no folder can be made", expected=expected, remedy=remedy) from error
 
     def check(self) -> None:
-        if self.was_written and not self._is_there():
+        if self.was_written and not self._staging.is_dir():
             raise StoreError(
                 where=self._shown,
                 found=f"its {STAGING} has disappeared, which every store keeps after the first write",
@@ -231,16 +230,3 @@ class LocalStorage(Storage):
         with self.reading():  # the store may not exist yet
             folder = next(path for path in (self._base, *self._base.parents) if path.is_dir())
             return shutil.disk_usage(folder).free
-
-    def _is_there(self) -> bool:
-        """Check also by an attempt to make the folder: clients of file servers may cache its absence."""
-        if self._staging.is_dir():
-            return True
-        try:
-            self._staging.mkdir()
-        except FileExistsError:
-            return True
-        except FileNotFoundError:
-            return False
-        self._staging.rmdir()
-        return False

@@ -6,27 +6,88 @@ writer has a separate data folder, so a concurrent rebuild of the artifact keeps
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
 from pyarrow import fs
 
-from sentdist.store.access import disk_errors_of_store, reading, writing
-from sentdist.store.copies import copy_of, keep_copy
+from sentdist.errors import StoreError
+from sentdist.files import cache_folder
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.record import RECORD, Record, damage_of_content
-from sentdist.store.storage import Storage, content_at, refuse_other_size
+from sentdist.store.storage import Storage, content_at, disk_errors_of_store, reading, refuse_other_size, writing
 
 AT_ONCE = 8  # objects written at the same time
 CHUNK = 1 << 20  # bytes
 DATA = "data-"  # prefix of the folder with the files of one writer, below the place of the artifact
+
+
+IN_USE_S = 24 * 3600.0  # a copy used within this time is not removed: a training may have its files open
+KEPT_FREE = 0.1  # share of the disk to keep free: old copies are removed to reach it
+
+
+def copy_of(record: Record, *, filesystem: fs.FileSystem, path: str, shown: str) -> Path:
+    """Return the folder of the local copy of an artifact in the user's cache; copy it if there is none.
+
+    Args:
+        path: Of the artifact on the file system.
+        shown: Address of the store, for errors.
+
+    Raises:
+        StoreError: the store cannot be read, or the local disk cannot be written.
+    """
+    name = f"{record.key}-{record.data}" if record.data else record.key  # in another bucket its bytes may differ
+    copy = cache_folder("artifacts") / name
+    if copy.is_dir():
+        keep_copy(copy)
+        return copy
+    with writing(str(copy.parent)):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        make_room(copy.parent, sum(record.files.values()))
+        scratch = Path(tempfile.mkdtemp(prefix=".part-", dir=copy.parent))
+    try:
+        with reading(shown):
+            fs.copy_files(path, str(scratch), source_filesystem=filesystem)
+        with writing(str(copy.parent)):
+            scratch.rename(copy)
+    except StoreError:
+        shutil.rmtree(scratch, ignore_errors=True)
+        if not copy.is_dir():  # else another process of this machine has copied it first
+            raise
+    return copy
+
+
+def keep_copy(copy: Path) -> None:
+    """Mark a copy as used now: the least recently used are removed first."""
+    with suppress(FileNotFoundError):
+        os.utime(copy)
+
+
+def make_room(folder: Path, wanted_bytes: int, *, now: float | None = None) -> list[Path]:
+    """Remove the least recently used copies until `wanted_bytes` fit and a tenth of the disk stays free; return the removed ones."""
+    idle: list[tuple[float, Path]] = []
+    for copy in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process has renamed or removed it
+            used_at = copy.stat().st_mtime
+            if copy.is_dir() and (now or time.time()) - used_at >= IN_USE_S:
+                idle.append((used_at, copy))
+    removed = []
+    for _, copy in sorted(idle):
+        disk = shutil.disk_usage(folder)
+        if disk.free >= wanted_bytes + disk.total * KEPT_FREE:
+            break
+        shutil.rmtree(copy, ignore_errors=True)
+        removed.append(copy)
+    return removed
 
 
 def write_object(filesystem: fs.FileSystem, path: str, content: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from sentdist.errors import StoreError, near
+from sentdist.errors import StoreError
 from sentdist.recipe.stage import Json, Processes, Purpose, Stage, as_number, label_of, with_current_source_names
 from sentdist.recipe.stages import STAGES
 
@@ -69,9 +69,35 @@ def damage_of_content(content: bytes, expected: FileChecksum) -> str | None:
     return None
 
 
+_Seen = tuple[FileChecksum, int, int, int]  # checksum of a verified file; its times of modification and change, and its size then
+_whole: dict[str, _Seen] = {}  # by path
+
+
+def forget() -> None:
+    """Forget all verified files, as in a new process."""
+    _whole.clear()
+
+
+def damage_unless_verified(folder: Path, checksums: Mapping[str, FileChecksum], names: Iterable[str]) -> str | None:
+    """Return `damage_of` for the files that are not verified by this process, or have changed since."""
+    now = {name: _seen(folder / name, checksums[name]) for name in names}  # before reading: what changes meanwhile is noticed later
+    unseen = {name: seen for name, seen in now.items() if seen is None or _whole.get(str(folder / name)) != seen}
+    damage = damage_of(folder, checksums, unseen)
+    if damage is None:
+        _whole.update({str(folder / name): seen for name, seen in unseen.items() if seen is not None})
+    return damage
+
+
+def _seen(path: Path, checksum: FileChecksum) -> _Seen | None:
+    try:
+        status = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return checksum, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+
+
 RECORD = "record.json"
 OWN_FILES = (RECORD, "history.jsonl", "heads.safetensors")  # files of an artifact that only this project reads
-ALIKE = 0.75  # similarity of keys or labels; keys of equal length have some characters in common by chance
 SEAL = "sha256"  # the field of record.json that is not part of the record
 SCHEMA = 1  # raised when older versions must not use new records; the seal must not change, or older versions see damage
 
@@ -208,13 +234,6 @@ def artifacts_named(name: str, artifacts: Iterable[Artifact]) -> list[Artifact]:
     known = list(artifacts)
     found = [one for one in known if one.key.startswith(name) or name in one.record.shown_names]
     return found or [one for one in known if one.record.shown_place.startswith(name) or one.record.place.startswith(name)]
-
-
-def near_artifact(name: str, artifacts: Iterable[Artifact]) -> str | None:
-    """Return the place of the artifact with the most similar name or beginning of a key; None if none is similar."""
-    names = {shown: one.record.shown_place for one in artifacts for shown in (one.key[: max(6, len(name))], *one.record.shown_names)}
-    closest = near(name, names, alike=ALIKE)
-    return None if closest is None else names[closest]
 
 
 MOST_HELD = 20_000

@@ -1,81 +1,44 @@
-"""Logs of searches: append and read events, derive the state and record of a search, and keep curves of pruned trainings."""
+"""Searches in a store: Optuna's journal of each, the record that reports read from it, and curves of pruned trainings."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
-import time
-from collections.abc import Iterator, Sequence
-from itertools import takewhile
-from typing import Annotated, Literal
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict
 
-from sentdist.errors import StoreError, counted
 from sentdist.recipe.stage import Json
 from sentdist.store.store import ArtifactStore
+
+if TYPE_CHECKING:
+    from optuna.storages import JournalStorage
+    from optuna.trial import FrozenTrial
 
 TrialState = Literal["running", "finished", "pruned", "failed"]
 
 SEARCHES = "searches"
-SEAL_LENGTH = 8  # hex digits of the sha256 that precedes each line
-
-log = logging.getLogger(__name__)
+JOURNAL, EVENTS = ".journal", ".jsonl"  # of Optuna; of versions before 0.5
+ALL_TRIED = "all trials are made"  # reason for the end of a search
+# User attributes of Optuna's trials. A trial that was interrupted or failed is enqueued again, as RETRY, under its number.
+TRIAL, RETRY, RUNGS, ERROR = "trial", "retry", "rungs", "error"
 
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")  # newer versions may add fields
 
 
-class SearchBegun(_Value):
-    """A search was submitted. A change of `identity` starts another search."""
+class SearchRung(_Value):
+    """The results of a trial at a share of its training."""
 
-    what: Literal["begun"] = "begun"
-    identity: str  # digest of all that determines the suggestions
-    recipe: dict[str, Json]
-    methods: dict[str, tuple[str, ...]]  # searched method -> the fields of the space that affect it
-    at: float = Field(default_factory=time.time)
-
-
-class TrialSuggested(_Value):
-    """A trial starts."""
-
-    what: Literal["suggested"] = "suggested"
-    number: int
-    method: str
-    suggestion: dict[str, Json]  # dotted field -> value
-    train: str  # key of the complete training
-    forecast_s: float | None = None  # of the work that the store lacks; None if the speed is unknown
-    at: float = Field(default_factory=time.time)
-
-
-class RungReached(_Value):
-    """A trial has reached a share of its training."""
-
-    what: Literal["rung"] = "rung"
-    number: int
     share: float
-    key: str  # of the stage: a rung, or at share 1 the training itself
-    place: str | None = None  # of the stage; None in records of older versions
+    place: str | None = None  # of the stage: a rung, or at share 1 the training itself; None in records of older versions
     step: int  # optimizer steps so far
     dev: float  # best dev score so far (× 100)
     last_dev: float  # latest dev score (× 100)
     sentences: int  # trained on so far in this training
     seconds: float  # of this training so far
-    paid_s: float = 0.0  # new work caused by the trial, inputs (entropy encoders, banks) included, that no other trial has paid for
-    paid_sentences: int = 0  # likewise, trained on
-    paid_for: tuple[str, ...] = ()  # keys of those stages
-    at: float = Field(default_factory=time.time)
-
-
-class TrialEnded(_Value):
-    """A trial has ended."""
-
-    what: Literal["ended"] = "ended"
-    number: int
-    state: Literal["finished", "pruned", "failed"]
-    error: str | None = None  # one line, of a failed trial
-    at: float = Field(default_factory=time.time)
 
 
 class Finalist(_Value):
@@ -89,39 +52,18 @@ class Finalist(_Value):
     cells: dict[int, str]  # seed -> key of the test scores
 
 
-class FinalistsChosen(_Value):
-    """The search is over; the finalists are trained with all seeds."""
-
-    what: Literal["chosen"] = "chosen"
-    finalists: tuple[Finalist, ...]
-    reason: str  # why the search is over, for users
-    at: float = Field(default_factory=time.time)
-
-
-class SubmissionSeen(_Value):
-    """A submission was alive at this time. Its seconds count up to its last event."""
-
-    what: Literal["left"] = "left"
-    at: float = Field(default_factory=time.time)
-
-
-SearchEvent = Annotated[
-    SearchBegun | TrialSuggested | RungReached | TrialEnded | FinalistsChosen | SubmissionSeen, Field(discriminator="what")
-]
-_EVENT: TypeAdapter[SearchEvent] = TypeAdapter(SearchEvent)
-
-
 class SearchTrial(_Value):
     """A suggestion and its results at each rung."""
 
     number: int  # counted from 0 over all methods, in the order of suggestions
     method: str
-    suggestion: dict[str, Json]
-    train: str
+    suggestion: dict[str, Json]  # dotted field -> value
+    train: str  # key of the complete training
     state: TrialState
-    rungs: tuple[RungReached, ...] = ()
-    forecast_s: float | None = None
+    rungs: tuple[SearchRung, ...] = ()
     error: str | None = None
+    began: float  # seconds since 1970
+    ended: float | None = None
 
     @property
     def dev(self) -> float | None:
@@ -129,38 +71,28 @@ class SearchTrial(_Value):
         return self.rungs[-1].dev if self.rungs else None
 
     @property
-    def paid_s(self) -> float:
-        """Seconds of work that the trial has caused."""
-        return sum(rung.paid_s for rung in self.rungs)
+    def seconds(self) -> float:
+        """Seconds of its training up to its last rung, without entropy encoders and banks."""
+        return self.rungs[-1].seconds if self.rungs else 0.0
 
     @property
-    def training_s(self) -> float:
-        """Estimated seconds of its complete training at its speed so far, without inputs (entropy encoders, banks)."""
-        return sum(rung.seconds / rung.share for rung in self.rungs[-1:])
-
-    @property
-    def whole_s(self) -> float:
-        """Estimated seconds of work at its end; inputs are paid once."""
-        return self.paid_s + self.training_s - sum(rung.seconds for rung in self.rungs[-1:])
-
-    @property
-    def paid_sentences(self) -> int:
-        """Sentences trained on for the trial."""
-        return sum(rung.paid_sentences for rung in self.rungs)
+    def sentences(self) -> int:
+        """Sentences of its training up to its last rung, whether or not the training was in the store before the search."""
+        return self.rungs[-1].sentences if self.rungs else 0
 
 
 class SearchRecord(_Value):
     """The state of a search."""
 
     name: str
-    identity: str
+    identity: str  # digest of all that determines the suggestions
     recipe: dict[str, Json]
     methods: dict[str, tuple[str, ...]]  # searched method -> the fields of the space that affect it
-    trials: tuple[SearchTrial, ...]  # in the order in which they ended; running ones last
-    finalists: tuple[Finalist, ...]
-    reason: str | None  # why it is over; None: it is not
-    spent_hours: float  # between the first and the last line of each submission
-    events: tuple[SearchEvent, ...]  # in order, to replay for the sampler
+    began: float  # seconds since 1970
+    trials: tuple[SearchTrial, ...] = ()  # by number
+    finalists: tuple[Finalist, ...] = ()
+    reason: str | None = None  # why it is over; None: it is not
+    spent_s: float = 0.0  # running time of all submissions
 
     def of_method(self, method: str) -> tuple[SearchTrial, ...]:
         """Return the trials of a method, in the order of `trials`."""
@@ -169,191 +101,133 @@ class SearchRecord(_Value):
     @property
     def spent_sentences(self) -> int:
         """Sentences trained on for all trials."""
-        return sum(trial.paid_sentences for trial in self.trials)
+        return sum(trial.sentences for trial in self.trials)
 
 
-def append_event(store: ArtifactStore, name: str, event: SearchEvent, *, size: int | None = None) -> int:
-    """Append an event, durable when this returns, and return the new size of the log in bytes.
+class _StoreJournal:
+    """The lines of a journal in a store, as Optuna's `BaseJournalBackend`; not derived from it: importing Optuna takes 0.4 s."""
 
-    Args:
-        size: The last returned size; None for the first event of this process.
+    def __init__(self, store: ArtifactStore, name: str) -> None:
+        self._files, self._place = store.files, f"{SEARCHES}/{name}{JOURNAL}"
+        self._logs: list[dict[str, Any]] = []
+        self._size: int | None = None  # in bytes, after the last line written by this process
+        for line in (self._files.read_text(self._place, errors="replace") or "").split("\n"):
+            with suppress(ValueError):  # a line cut off by a crash
+                self._logs.append(json.loads(line))
 
-    Raises:
-        StoreError: the store is full or cannot be written, or another process has appended an event: two processes of one search would
-            mix up their scores.
-    """
-    text = event.model_dump_json()
-    return store.files.append_line(f"{SEARCHES}/{name}.jsonl", f"{_seal(text)} {text}", size=size)
+    def read_logs(self, log_number_from: int) -> Sequence[dict[str, Any]]:
+        return self._logs[log_number_from:]
+
+    def append_logs(self, logs: Sequence[dict[str, Any]]) -> None:
+        for log in logs:
+            self._size = self._files.append_line(self._place, json.dumps(log), size=self._size)
+            self._logs.append(log)
 
 
-def load_events(store: ArtifactStore, name: str) -> tuple[SearchEvent, ...]:
-    """Return the events of all searches of that name, oldest first; log a warning for damaged lines.
+def open_journal(store: ArtifactStore, name: str) -> JournalStorage:
+    """Open Optuna's storage of all searches of a name.
+
+    Writing to it raises StoreError once another process has written: two processes of one search would mix up their scores.
 
     Raises:
         StoreError: the store cannot be read.
     """
-    text = store.files.read_text(f"{SEARCHES}/{name}.jsonl", errors="replace") or ""
-    lines = text.split("\n")  # not at U+2028, which JSON does not escape
-    events = [event for line in lines if line.strip() and (event := _event(line)) is not None]
-    if (lost := sum(bool(line.strip()) for line in lines) - len(events)) > 0:
-        log.warning("%s/%s/%s.jsonl: %s left out: damaged", store.shown, SEARCHES, name, counted(lost, "line"))
-    return tuple(events)
+    from optuna.storages import JournalStorage
+
+    return JournalStorage(cast(Any, _StoreJournal(store, name)))
+
+
+def study_name(identity: str, method: str) -> str:
+    """Return the name of the study of a method; the study named by the identity alone holds what concerns all methods."""
+    return f"{identity} {method}"
 
 
 def search_names(store: ArtifactStore) -> list[str]:
     """Return the names of the searches that were started with this store."""
-    return [name.removesuffix(".jsonl") for name in store.files.names(SEARCHES) if name.endswith(".jsonl")]
+    found = (name.rpartition(".") for name in store.files.names(SEARCHES) if name.endswith((JOURNAL, EVENTS)))
+    return list(dict.fromkeys(name for name, _, _ in found))
 
 
 def find_search(store: ArtifactStore, name: str) -> SearchRecord | None:
-    """Return the newest search of that name; None if there is none, as for a sweep."""
-    events = latest(load_events(store, name))
-    return None if not events else search_record(name, events)
-
-
-def load_search(store: ArtifactStore, name: str) -> SearchRecord:
-    """Read a search back.
+    """Return the newest search of that name; None if there is none, as for a sweep.
 
     Raises:
-        StoreError: no search of that name.
+        StoreError: the store cannot be read.
     """
-    found = find_search(store, name)
-    if found is None:
-        remedy = "Run `sentdist sweep` first, with a recipe that has `search:`."
-        raise StoreError(where=f"{store.shown}: search {name}", found="nothing", expected="a search that was started", remedy=remedy)
+    if f"{name}{JOURNAL}" in store.files.names(SEARCHES):
+        return search_record(open_journal(store, name), name)
+    return _of_events(name, store.files.read_text(f"{SEARCHES}/{name}{EVENTS}", errors="replace") or "")
+
+
+def search_record(storage: JournalStorage, name: str) -> SearchRecord | None:
+    """Return the record of the search that was submitted last; None if there is none."""
+    searches = [study for study in storage.get_all_studies() if "submitted" in study.user_attrs]
+    if not searches:
+        return None
+    head = max(searches, key=lambda study: study.user_attrs["submitted"])
+    ids = {study.study_name: study._study_id for study in storage.get_all_studies()}
+    trials: dict[int, SearchTrial] = {}
+    for method in head.user_attrs["methods"]:
+        study = ids.get(study_name(head.study_name, method))
+        for trial in [] if study is None else storage.get_all_trials(study, deepcopy=False):
+            if (about := trial_facts(trial)) is not None:
+                trials[about["number"]] = _trial(trial, method, about)
+    return SearchRecord(name=name, identity=head.study_name, trials=_by_number(trials), **head.user_attrs)
+
+
+def trial_facts(trial: FrozenTrial) -> dict[str, Any] | None:
+    """Return number, suggestion and key of the training of a trial; None for a suggestion that became none, as a repeated one."""
+    found: dict[str, Any] | None = trial.user_attrs.get(TRIAL) or trial.user_attrs.get(RETRY)
     return found
 
 
-def latest(events: Sequence[SearchEvent], *, identity: str | None = None) -> tuple[SearchEvent, ...]:
-    """Return the events of the newest search; empty if it has another identity than the given one."""
-    kept: list[SearchEvent] = []
-    current = None
-    for event in events:
-        if isinstance(event, SearchBegun):
-            if event.identity != current:
-                kept = []
-            current = event.identity
-        if current is not None:
-            kept.append(event)
-    return tuple(kept) if identity in (None, current) else ()
+_STATES: dict[str, TrialState] = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}
 
 
-def search_record(name: str, events: Sequence[SearchEvent]) -> SearchRecord:
-    """Return the record of a search from its events. The first is a `SearchBegun`."""
-    state = SearchState()
-    for event in events:
-        state.take(event)
-    return state.record(name)
+def _trial(trial: FrozenTrial, method: str, about: Mapping[str, Any]) -> SearchTrial:
+    began, ended = trial.datetime_start, trial.datetime_complete
+    return SearchTrial(
+        method=method,
+        state=_STATES.get(trial.state.name, "running"),
+        rungs=trial.user_attrs.get(RUNGS, ()),
+        error=trial.user_attrs.get(ERROR),
+        began=0.0 if began is None else began.timestamp(),
+        ended=None if ended is None else ended.timestamp(),
+        **about,
+    )
 
 
-class SearchState:
-    """The state of a search, updated event by event: the same for the process that runs it and for readers of its log.
-
-    Events of a trial without a `TrialSuggested`, and repeated rungs, are ignored.
-    """
-
-    def __init__(self) -> None:
-        self.events: list[SearchEvent] = []
-        self.trials: dict[int, SearchTrial] = {}  # by number; a trial moves to the end when it ends
-        self.rungs: list[RungReached] = []  # in order of arrival
-        self.chosen: FinalistsChosen | None = None  # the last choice
-        self.is_over = False  # whether the choice was made since the last `SearchBegun`
-        self._begun: SearchBegun | None = None
-
-    def take(self, event: SearchEvent) -> None:
-        """Update the state with an event."""
-        self.events.append(event)
-        match event:
-            case SearchBegun():
-                self._begun, self.is_over = event, False
-            case TrialSuggested():
-                self.trials[event.number] = SearchTrial(
-                    number=event.number, method=event.method, suggestion=event.suggestion, train=event.train, state="running",
-                    forecast_s=event.forecast_s,
-                )  # fmt: skip
-            case RungReached() if event.number in self.trials:
-                trial = self.trials[event.number]
-                if event.share not in [rung.share for rung in trial.rungs]:
-                    update: dict[str, object] = {"rungs": (*trial.rungs, event)}
-                    if trial.state == "failed":  # it was tried again
-                        update |= {"state": "running", "error": None}
-                    self.trials[event.number] = trial.model_copy(update=update)
-                    self.rungs.append(event)
-            case TrialEnded() if event.number in self.trials:  # move to the end
-                ended = self.trials.pop(event.number).model_copy(update={"state": event.state, "error": event.error})
-                self.trials[event.number] = ended
-            case FinalistsChosen():
-                self.chosen, self.is_over = event, True
-
-    def devs_before(self, trial: SearchTrial) -> list[float]:
-        """Return the dev scores of the trials of its method that reached its last rung before it, in order of arrival."""
-        last = trial.rungs[-1]
-        reached = (one for one in self.rungs if one.share == last.share and self.trials[one.number].method == trial.method)
-        return [one.dev for one in takewhile(lambda one: one.number != trial.number, reached)]
-
-    def best_dev(self, method: str) -> float | None:
-        """Return the best dev score of a method's finished trials; None while there is none."""
-        return max(
-            (one.dev for one in self.trials.values() if one.method == method and one.state == "finished" and one.dev is not None),
-            default=None,
-        )
-
-    @property
-    def spent_sentences(self) -> int:
-        """Sentences trained on for all trials."""
-        return sum(one.paid_sentences for one in self.rungs)
-
-    @property
-    def paid_for(self) -> set[str]:
-        """Keys of the stages that trials have paid for."""
-        return {key for one in self.rungs for key in one.paid_for}
-
-    @property
-    def spent_hours(self) -> float:
-        """Hours between the first and the last line of each submission."""
-        return sum(_submissions(self.events)) / 3600
-
-    def record(self, name: str) -> SearchRecord:
-        """Return the state as a record."""
-        assert self._begun is not None, "the first event is SearchBegun"
-        ended = [trial for trial in self.trials.values() if trial.state != "running"]
-        return SearchRecord(
-            name=name,
-            identity=self._begun.identity,
-            recipe=self._begun.recipe,
-            methods=self._begun.methods,
-            trials=(*ended, *(trial for trial in self.trials.values() if trial.state == "running")),
-            finalists=self.chosen.finalists if self.chosen else (),
-            reason=self.chosen.reason if self.chosen and self.is_over else None,
-            spent_hours=self.spent_hours,
-            events=tuple(self.events),
-        )
+def _by_number(trials: Mapping[int, SearchTrial]) -> tuple[SearchTrial, ...]:
+    return tuple(trials[number] for number in sorted(trials))
 
 
-def _submissions(events: Sequence[SearchEvent]) -> Iterator[float]:
-    """Yield the seconds of each submission, up to its choice of finalists or its last line."""
-    first = last = 0.0
-    for event in events:
-        if isinstance(event, SearchBegun):
-            yield last - first
-            first = last = event.at
-        elif not isinstance(event, FinalistsChosen):
-            last = max(last, event.at)
-    yield last - first
+def _of_events(name: str, text: str) -> SearchRecord | None:
+    """Return the newest search from the log of a version before 0.5: on each line 8 digits of a checksum and an event."""
+    head: dict[str, Any] = {}
+    trials: dict[int, dict[str, Any]] = {}
+    for event in _events(text):
+        number, at = int(event.get("number", -1)), event.get("at", 0.0)
+        match event.get("what"):
+            case "begun":
+                if event["identity"] != head.get("identity"):
+                    head, trials = event | {"name": name, "began": at, "spent_s": 0.0}, {}
+                head |= {"reason": None, "since": at}
+            case "suggested":
+                trials[number] = event | {"state": "running", "began": at}
+            case "rung" if number in trials:
+                trials[number]["rungs"] = (*trials[number].get("rungs", ()), event)
+            case "ended" if number in trials:
+                trials[number] |= {"state": event["state"], "error": event["error"], "ended": at}
+            case "chosen":
+                head |= {"finalists": event["finalists"], "reason": event["reason"], "spent_s": head["spent_s"] + at - head["since"]}
+    found = {number: SearchTrial.model_validate(trial) for number, trial in trials.items()}
+    return SearchRecord.model_validate(head | {"trials": _by_number(found)}) if head else None
 
 
-def _event(line: str) -> SearchEvent | None:
-    seal, _, text = line.partition(" ")
-    if seal != _seal(text):
-        return None
-    try:
-        return _EVENT.validate_json(text)
-    except ValueError:  # possibly of another version
-        return None
-
-
-def _seal(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:SEAL_LENGTH]
+def _events(text: str) -> Iterator[dict[str, Any]]:
+    for line in text.split("\n"):
+        with suppress(ValueError):  # a damaged line
+            yield json.loads(line.partition(" ")[2])
 
 
 HISTORY_FILE = "history.jsonl"  # in the folder of a training; of a rung, in the folder of its checkpoint

@@ -15,14 +15,21 @@ from pathlib import Path
 from pyarrow import fs
 
 from sentdist.errors import ArtifactLost, StoreError, listed
+from sentdist.files import disk_size
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import STAGES
-from sentdist.store.access import open_root, reading, refuse_little_room, shown_root, writing
-from sentdist.store.copies import damage_unless_verified
 from sentdist.store.local_storage import STAGING, LocalStorage
 from sentdist.store.object_storage import ObjectStorage
-from sentdist.store.record import RECORD, Artifact, Record, artifacts_named, checksums_below, damage_of_content, near_artifact
-from sentdist.store.storage import PlainFiles, Storage
+from sentdist.store.record import (
+    RECORD,
+    Artifact,
+    Record,
+    artifacts_named,
+    checksums_below,
+    damage_of_content,
+    damage_unless_verified,
+)
+from sentdist.store.storage import PlainFiles, Storage, open_root, reading, shown_root, writing
 
 READERS = 16  # records read at once
 BUILT_AGAIN = "It counts as not finished and is built again when needed."
@@ -116,9 +123,7 @@ class ArtifactStore:
         if len(found) != 1:
             names = listed([artifact.record.shown_place for artifact in found]) or ("none" if key.strip() else "an empty name")
             where, of = f"{self.shown}: {key}".rstrip(": "), f" of kind {kind}" if kind else ""
-            meant = near_artifact(key, self.artifacts(kind)) if key.strip() and not found else None
-            hint = "" if meant is None else f'Did you mean "{meant}"? '
-            remedy = f"{hint}`sentdist list {kind or 'artifacts'}` lists all."
+            remedy = f"`sentdist list {kind or 'artifacts'}` lists all."
             raise StoreError(where=where, found=names, expected=f"one artifact{of}", remedy=remedy)
         return found[0]
 
@@ -256,7 +261,10 @@ class ArtifactStore:
         with writing(self.shown):
             self.storage.write(probe, b"")
             self.filesystem.delete_file(f"{self.base}/{probe}")
-        refuse_little_room(self.shown, self.free_bytes(), needed_bytes)
+        free = self.free_bytes()
+        if free is not None and free < needed_bytes:
+            remedy = "Free space (`sentdist store gc` removes unused files) or use another store."
+            raise StoreError(where=self.shown, found=f"{disk_size(free)} free", expected=f"about {disk_size(needed_bytes)}", remedy=remedy)
 
     def free_bytes(self) -> int | None:
         """Return the free bytes of the disk of a local store, which may not exist yet; None for a remote one."""

@@ -9,7 +9,7 @@ import warnings
 from contextlib import redirect_stderr
 from typing import TYPE_CHECKING
 
-from sentdist.store.chosen import cells_by_dev
+from sentdist.store.sweep import cells_by_dev
 from sentdist.tracking import values
 from sentdist.tracking.runs import MODEL, SweepRuns, update
 from sentdist.tracking.views import model_page

@@ -16,11 +16,10 @@ from sentdist.recipe.dotted import short_names
 from sentdist.recipe.search import Search
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.wording import value_text
-from sentdist.store.chosen import cells_by_dev
 from sentdist.store.record import Record, restored
-from sentdist.store.searches import SearchRecord, SearchTrial, TrialEnded, TrialSuggested, read_curve, read_pruned_curve
+from sentdist.store.searches import SearchRecord, SearchTrial, read_curve, read_pruned_curve
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import SweepRecord, TrialRecord, method_title
+from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, method_title
 from sentdist.text import colors_of, markdown_link, markdown_text
 from sentdist.tracking import values
 from sentdist.tracking.values import DEV_SCORE, Point, began_ms, closed_ms, curve_of, final_metrics, shown, trial_parameters
@@ -271,7 +270,7 @@ class SearchRuns:
         """
         record = self.record
         experiment = ensure_experiment(client, record.name, dict(view.tag(place + 100) for place, view in enumerate(self.views)))
-        parent = ensure_parent(client, experiment, record.name, int(1000 * record.events[0].at))
+        parent = ensure_parent(client, experiment, record.name, int(1000 * record.began))
         mine = all_runs(client, experiment, f"tags.`{SEARCH}` = '{record.identity}'")
         runs = {run.data.tags[TRAIN]: run for run in mine if TRAIN in run.data.tags}
         left = "KILLED" if record.reason is not None else running  # no trial runs after the end of a search
@@ -285,20 +284,18 @@ class SearchRuns:
         return experiment
 
     def _write(self, client: MlflowClient, experiment: str, parent: Run, run: Run | None, trial: SearchTrial, running: str | None) -> None:
-        at = {event.number: event.at for event in reversed(self.record.events) if isinstance(event, TrialSuggested)}
-        ended = {event.number: event.at for event in self.record.events if isinstance(event, TrialEnded)}
         if run is None:
             running = running or "KILLED"
             name = f"{method_title(self.record.recipe, trial.method)} · trial {trial.number}"
             tags = source_tags(self.record.name) | {PARENT: parent.info.run_id, SEARCH: self.record.identity, TRAIN: trial.train}
-            run = client.create_run(experiment, run_name=name, start_time=int(1000 * at[trial.number]), tags=tags)
-        status, ended_ms = SEARCH_STATUS.get(trial.state, running), int(1000 * ended[trial.number]) if trial.number in ended else None
+            run = client.create_run(experiment, run_name=name, start_time=int(1000 * trial.began), tags=tags)
+        status, ended_ms = SEARCH_STATUS.get(trial.state, running), None if trial.ended is None else int(1000 * trial.ended)
         stamp = f"{trial.state} {len(trial.rungs)}"
         curve, figures = [] if run.data.tags.get(SHOWN) == stamp else self._curve(trial), dict[str, float]()
         if trial.rungs:
             last = trial.rungs[-1]
-            figures = {DEV_SCORE: shown(last.dev), "share_trained": shown(last.share), "paid_s": shown(trial.paid_s)}
-            figures |= {"sentences": float(last.sentences), "paid_sentences": float(trial.paid_sentences)}
+            figures = {DEV_SCORE: shown(last.dev), "share_trained": shown(last.share), "seconds": shown(trial.seconds)}
+            figures["sentences"] = float(last.sentences)
         given = {STATE: trial.state, SHOWN: stamp} | ({REASON: trial.error} if trial.error else {})
         update(client, run, parameters=self._parameters(trial), figures=figures, curve=curve, tags=given, status=status, ended_ms=ended_ms)
 

@@ -13,7 +13,7 @@ from sentdist.errors import ResourceError
 from sentdist.machine import environment_with
 from sentdist.recipe.stage import Json, Stage
 from sentdist.store.record import Record, not_understood
-from sentdist.store.searches import SearchEvent, find_search, search_names, search_record
+from sentdist.store.searches import SearchRecord, find_search, search_names
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 from sentdist.tracking.registry import register_best_encoder
@@ -111,11 +111,11 @@ class Tracker:
         self._server = Server(uri) if uri else None
         self._store = store
         self._runs: SweepRuns | None = None
-        self._search = ""  # name of the search that runs
-        self._events: Sequence[SearchEvent] = ()
+        self._search: SearchRecord | None = None  # that runs, as last watched
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_events": ()}
+        trials_apart = None if self._search is None else self._search.model_copy(update={"trials": ()})
+        return self.__dict__ | {"_search": trials_apart}
 
     @property
     def warnings(self) -> Sequence[str]:
@@ -137,8 +137,8 @@ class Tracker:
     def begin(self, key: str) -> Run:
         """Open or find the run for the progress of a trial's training."""
         found = self._attempt("open a run", lambda client, runs: runs.begin(client, key))
-        if self._server and self._search and not self._runs:
-            found = self._server.attempt("find a run", lambda client: _searched(client, self._search, key))
+        if self._server and (search := self._search) and not self._runs:
+            found = self._server.attempt("find a run", lambda client: _searched(client, search.name, key))
         return Run() if not self._server or not found else MlflowRun(uri=self._server.uri, experiment=found[0], run_id=found[1])
 
     def finish(self, record: Record) -> None:
@@ -167,21 +167,21 @@ class Tracker:
         with environment_with(PATIENT):
             return self._attempt("register the best encoder", register_best_encoder)
 
-    def watch_search(self, name: str, events: Sequence[SearchEvent], running: str = "RUNNING") -> None:
-        """Show the trials of a search after each of its events, so that their trainings find their runs."""
-        self._search, self._events = name, events
-        if self._server and self._store and events:
-            runs = SearchRuns(search_record(name, events), self._store)
-            self._server.attempt(f"update the search {name}", lambda client: runs.publish(client, running=running))
+    def watch_search(self, record: SearchRecord, running: str = "RUNNING") -> None:
+        """Show the trials of a search after each change, so that their trainings find their runs."""
+        self._search = record
+        if self._server and self._store:
+            runs = SearchRuns(record, self._store)
+            self._server.attempt(f"update the search {record.name}", lambda client: runs.publish(client, running=running))
 
     def finish_search(self) -> None:
         """Show the trials of a search that has ended or is left."""
-        if self._server:
+        if self._server and self._search:
             self._server.look_again()
-        self.watch_search(self._search, self._events, running="KILLED")
+            self.watch_search(self._search, running="KILLED")
 
     def _attempt(self, what: str, action: Callable[[MlflowClient, SweepRuns], Answer]) -> Answer | None:
-        runs = self._runs  # none during a search, whose events say the same
+        runs = self._runs  # none during a search, whose record says the same
         return self._server.attempt(f"{what} of {runs.sweep.name}", lambda client: action(client, runs)) if self._server and runs else None
 
     def _adopt(self, sweep: SweepRecord) -> None:

@@ -13,16 +13,16 @@ from typing import NamedTuple, cast
 from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
 from sentdist.recipe.objectives import AnyObjective, Sum, phi_of
-from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Shape, Task
+from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Shape
 from sentdist.recipe.stage import Json, Stage, canonical_fields
 from sentdist.recipe.stages import Bank, Scores, Selection, Train
-from sentdist.recipe.task_kinds import have_mean
-from sentdist.recipe.task_names import OWN, kind_of_scored, named_task, own_test_names, task_names
-from sentdist.recipe.tasks import TASK_GROUPS, group_parts
 from sentdist.recipe.wording import value_text
-from sentdist.store.chosen import cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
 from sentdist.store.record import Record
-from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, chosen_of_baseline, dev_chooses, dev_score
+from sentdist.tasks.cards import TASK_GROUPS, group_parts
+from sentdist.tasks.kinds import have_mean
+from sentdist.tasks.names import OWN, kind_of_scored, named_task, own_test_names, task_names
+from sentdist.tasks.sts import LimitedTask
 
 DEV_SCORE = "best_dev_score"
 Metrics = dict[str, float]
@@ -88,7 +88,7 @@ def _objective(objective: AnyObjective) -> dict[str, Json]:
 def _selection(selection: Selection | None) -> dict[str, Json]:
     if selection is None:
         return {}
-    limit = selection.task.limit if isinstance(selection.task, Task) else None
+    limit = selection.task.limit if isinstance(selection.task, LimitedTask) else None
     return {"selection.task": selection.name, "selection.every_fraction": selection.every_fraction, "selection.limit": limit}
 
 

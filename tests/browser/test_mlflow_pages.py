@@ -13,9 +13,8 @@ from mlflow import MlflowClient
 from infra.browser import HOW_TO_GET_ONE, Browser, found, open_browser
 from sentdist.recipe.unroll import Plan
 from sentdist.report.sweep_report import report_sweep
-from sentdist.store.chosen import dev_score
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.store.sweep import dev_score, save_sweep, sweep_record
 from sentdist.tracking.runs import SearchRuns
 from sentdist.tracking.tracker import Tracker, rebuild
 from sentdist.tracking.views import view_pages

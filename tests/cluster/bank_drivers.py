@@ -47,8 +47,6 @@ def loses_a_node_and_runs_short(store: ArtifactStore) -> None:
         ray.init(address=cluster.address, logging_level="ERROR", log_to_driver=False)
         _lose(node, cluster, store)
         _check_rows(store, 0, 1, 2)
-        order = order_of(bank_stage(2), Context(store=store))
-        print(ray.get(bank_owner(store.root).placement.remote(order.shape.num_bytes)).line)
     finally:
         ray.shutdown()
         cluster.shutdown()
@@ -60,7 +58,7 @@ def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
     orders = [order_of(bank_stage(number), Context(store=store)) for number in (0, 1)]
     lost: tuple[str, ...] = ()
     for _ in range(20):
-        held, _ = ray.get(bank_owner(store.root).shards.remote(orders, lost))
+        held = ray.get(bank_owner(store.root).shards.remote(orders, lost))
         shards = [shard for bank in held for shard in bank.shards]
         ray.wait(shards, num_returns=len(shards), fetch_local=False)
         if any(place["node_ids"] == [node.node_id] for place in ray.experimental.get_object_locations(shards).values()):
@@ -72,7 +70,7 @@ def _lose(node: Any, cluster: Any, store: ArtifactStore) -> None:
     cluster.remove_node(node, allow_graceful=False)
     _check_rows(store, 0)
     _check_rows(store, 1)
-    again, _ = ray.get(bank_owner(store.root).shards.remote(orders, ()))
+    again = ray.get(bank_owner(store.root).shards.remote(orders, ()))
     assert [bank.generation for bank in again] == [bank.generation for bank in held], "by lineage, not because they were asked for anew"
 
 

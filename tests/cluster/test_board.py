@@ -17,10 +17,11 @@ from sentdist.errors import DataError, ResourceError, SweepStopped
 from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.rcl import RCL
 from sentdist.recipe.sections import Runtime
-from sentdist.recipe.specs import EncoderSpec, Task, Training
+from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Scores, Train
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.sts import StsTask
 from sentdist.tracking.tracker import RunOutcome, Tracker
 from tests.support.waiting import wait_for
 
@@ -46,7 +47,7 @@ def _rcl(phis: tuple[float, ...], *, seed: int = 0) -> Scores:
         return Train.model_validate({"encoder": encoder, "corpus": corpus, "training": Training(), "seed": seed} | fields)
 
     banks = tuple(Bank(encoder=train(objective=Entropy(phi=phi)), corpus=corpus) for phi in phis)
-    task = Task(name="toy", kind="sts", source="toy", revision="1")
+    task = StsTask(name="toy", source="toy", revision="1")
     return Scores(encoder=train(objective=RCL(), banks=banks), tasks=(task,))
 
 

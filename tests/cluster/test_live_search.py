@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +10,14 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sentdist.recipe.stage import Json
-from sentdist.run.searching.in_process import search_in_process
+from sentdist.run.local import search_in_process
 from sentdist.services.processes import free_port
-from sentdist.store.searches import SearchEvent, SearchRecord
+from sentdist.store.searches import SearchRecord
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import Tracker, rebuild
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.tiny_data import write_data
-from tests.support.tiny_search import Killed, killed_after, tiny_search
+from tests.support.tiny_search import Killed, KilledAfter, tiny_search
 
 STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
 pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]
@@ -91,18 +90,14 @@ def test_a_search_that_is_stopped_goes_on_in_the_same_runs(
     planned, context = tiny_search(tiny_encoder_dir, write_data(tmp_path / "data"), tmp_path / "store", **options)
     shown, lines = Shown(client, "live-again"), list[str]()
 
-    def search(tracker: Tracker, watch: Callable[[Sequence[SearchEvent]], None] = lambda events: None) -> SearchRecord:
-        def both(events: Sequence[SearchEvent]) -> None:
-            tracker.watch_search("live-again", events)
-            watch(events)
-
+    def search(tracker: Tracker) -> SearchRecord:
         try:
-            return search_in_process(planned, context, print_line=lines.append, watch=both, tracker=tracker)
+            return search_in_process(planned, context, tracker, print_line=lines.append)
         finally:
             tracker.finish_search()
 
     with pytest.raises(Killed):
-        search(Tracker(server.uri, context.store), killed_after(7))
+        search(KilledAfter(4, server.uri, context.store))
     assert shown.parent.info.status == "KILLED"
     states = {number: (run.info.status, run.data.tags["sentdist.state"]) for number, run in shown.trials.items()}
     assert sorted(states.values())[-1] == ("KILLED", "running") and ("FINISHED", "finished") in states.values()

@@ -54,7 +54,7 @@ def test_workers_give_the_scores_of_one_process_and_keep_what_they_embed(
     cluster: Any, tiny_encoder_dir: Path, data: Path, tmp_path: Path
 ) -> None:
     from sentdist.run.embed import embed_over_workers
-    from sentdist.stages.scores.build import build_scores
+    from sentdist.stages.scores import build_scores
 
     stage, resolver = stage_of(tiny_encoder_dir, TASKS, data)
     here = build_scores(stage, _context(tmp_path / "here", data, resolver.folders, runtime=Runtime(engine="torch")))

@@ -116,7 +116,7 @@ def test_submitting_again_builds_nothing_and_a_mis_sized_request_is_refused_befo
     assert again.seconds < first.seconds / 4  # neither a board nor Tune: only the store is read
     values = tiny_values(tiny_encoder_dir, runtime={"workers": 4, "cpus_per_worker": 2})
     plan, context = tiny_plan(values, data=data, store=tmp_path / "store")
-    with pytest.raises(ResourceError, match=r"4 × 2 CPUs = 8 CPUs, on 1 node.* with 2 CPUs"):
+    with pytest.raises(ResourceError, match=r"4 workers with 2 CPUs each, on 1 node.* with 2 CPUs"):
         run_sweep(plan, context)
     assert list(context.store.artifacts()) == [] and context.store.files.names("sweeps") == []
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sentdist.recipe.stage import Json
-from sentdist.store.searches import RungReached, SearchEvent
+from sentdist.store.searches import SearchRecord
+from sentdist.tracking.tracker import Tracker
 from tests.support.tiny_data import write_data
 from tests.support.tiny_search import outcome, tiny_search
 from tests.support.waiting import wait_for
@@ -19,31 +19,34 @@ pytestmark = [pytest.mark.cluster, pytest.mark.usefixtures("one_thread")]  # as 
 ONLY: dict[str, Json] = {"methods": {"fine_tuned": {"objective": {"name": "info_nce"}}}, "baseline": None}
 
 
-def ends_at_the_second_rung(events: Sequence[SearchEvent]) -> None:
-    if isinstance(events[-1], RungReached) and sum(isinstance(event, RungReached) for event in events) == 2:
-        raise SystemExit(143)
+class EndedAtTheSecondRung(Tracker):
+    """As SIGTERM ends a driver."""
+
+    def watch_search(self, record: SearchRecord, running: str = "RUNNING") -> None:
+        if sum(len(trial.rungs) for trial in record.trials) == 2:
+            raise SystemExit(143)
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
     from ray import tune
 
-    from sentdist.run.searching.in_process import search_in_process
-    from sentdist.run.searching.on_cluster import search_on_cluster
+    from sentdist.run.local import search_in_process
+    from sentdist.run.sweep import search_on_cluster
 
     data = write_data(tmp_path / "data")
     space: Json = {"training.learning_rate": {"choice": [1e-4, 1e-2, 1e30]}}  # the last one diverges
     options: dict[str, Any] = {"changes": ONLY, "suggest": "grid", "samples": None, "space": space}
     planned, here = tiny_search(tiny_encoder_dir, data, tmp_path / "here", **options)
-    alone = search_in_process(planned, here, print_line=lambda line: None)
+    alone = search_in_process(planned, here, Tracker(), print_line=lambda line: None)
     planned, there = tiny_search(tiny_encoder_dir, data, tmp_path / "there", **options)
     lines: list[str] = []
     with pytest.raises(SystemExit):
-        search_on_cluster(planned, there, print_line=lines.append, at_once=1, watch=ends_at_the_second_rung)
+        search_on_cluster(planned, there, EndedAtTheSecondRung(), print_line=lines.append, at_once=1)
     gc.collect()  # files that Tune leaves open where its driver is ended would be reported in another test
-    gone = ("_TrialMailbox", "ImplicitFunc", "BoardActor")
+    gone = ("ImplicitFunc", "BoardActor")
     wait_for(lambda: not any(map(cluster.actors, gone)), what="Tune and the board to end", seconds=30.0)
-    found = search_on_cluster(planned, there, print_line=lines.append, at_once=1)
+    found = search_on_cluster(planned, there, Tracker(), print_line=lines.append, at_once=1)
     assert outcome(found) == outcome(alone)
     assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences
     assert [one.state for one in found.trials].count("failed") == 1 and any("FAILED" in line for line in lines)

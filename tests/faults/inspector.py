@@ -31,12 +31,10 @@ def census() -> dict[str, Any]:
 
 def drop_banks(store: str) -> int:
     """Drop all banks of a store from memory; how many."""
-    dropped = 0
-    for facts in list_banks():
-        if facts.owner == owner_name(store):
-            ray.get(bank_owner(store).drop.remote(facts.key))
-            dropped += 1
-    return dropped
+    held = sum(facts.owner == owner_name(store) for facts in list_banks())
+    if held:
+        ray.kill(bank_owner(store), no_restart=False)
+    return held
 
 
 def end_owner(store: str) -> bool:

@@ -23,8 +23,7 @@ from sentdist.data.corpus import OpenedCorpus, build_corpus
 from sentdist.data.retrieval import fold_of_queries
 from sentdist.data.sampler import epoch_batches
 from sentdist.data.split import HeldOut, sides_of
-from sentdist.recipe.specs import Task
-from sentdist.stages.tasks.loaded_task import drawn_rows
+from sentdist.tasks.task import drawn_rows
 
 GOLDEN = Path(__file__).parent / "draws.json"
 NUMBERS = range(24)
@@ -92,8 +91,7 @@ def _folds(seed: int, **settings: Any) -> list[int]:
 
 
 def _limit_of_task(seed: int) -> list[int]:
-    task = Task(kind="sts", name=f"mine-{seed}", source="mine", revision="sha256:0", limit=10)
-    return drawn_rows(24, task).tolist()
+    return drawn_rows(24, f"mine-{seed}", 10).tolist()
 
 
 DRAWS: dict[str, Callable[[int], object]] = {

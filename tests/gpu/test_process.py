@@ -25,7 +25,7 @@ from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
-from sentdist.stages.memory import explain_full_gpu
+from sentdist.stages.fit import explain_full_gpu
 from sentdist.store.store import ArtifactStore
 from tests.parity.processes import run_in_processes
 from tests.parity.word_batches import word_batches

@@ -20,7 +20,7 @@ from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
-from sentdist.stages.devices import device_of, on_this_machine
+from sentdist.stages.fit import device_of, on_this_machine
 from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
 from tests.gpu.waiting import refuse_waiting

@@ -12,8 +12,7 @@ from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, f1_score, v_measure_score
 
 from sentdist.evaluation.items import GROUP, NAMES, SHARED, STRATUM, Columns, items_of
-from sentdist.recipe.task_kinds import TASK_KINDS
-from sentdist.recipe.task_names import OWN_KINDS
+from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
 from tests.random_recipes.own_tables import write_own
 from tests.support.tasks_data import evaluated
 

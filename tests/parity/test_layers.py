@@ -13,7 +13,7 @@ from transformers import CONFIG_MAPPING, MODEL_MAPPING
 
 from sentdist.errors import EncoderError
 from sentdist.families import FAMILIES, FLAT_FAMILIES, OTHER
-from sentdist.kernels import cpp_kernels, fused_layer
+from sentdist.kernels import cpp_kernels, fused_layer, tensors
 from sentdist.learning import precision
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.grad_cache import encode_in_micro_batches
@@ -136,7 +136,7 @@ def test_value_gradient_and_random_numbers_are_the_same(family: str, micro_batch
 @pytest.mark.parametrize(("family", "has_instructions"), [("bert", True), ("bert", False), ("t5", False)])
 def test_bf16_is_computed_again_as_it_was(family: str, has_instructions: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a processor without instructions for bfloat16 linear layers are computed in float32, the second time, too."""
-    for module in (precision, precision):
+    for module in (tensors, precision):
         monkeypatch.setattr(module, "has_bfloat16", lambda: has_instructions)
     folder = tiny_encoder(tmp_path / family, family)
     with autocast("bf16", torch.device("cpu")):

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from sentdist.kernels import TILES
-from sentdist.kernels.tensors import largest_tile
+from sentdist.kernels import TILES, longest_tile
 from tests.support.attended import BANDS
 from tests.support.interpreted import run_interpreted, run_with_triton
 
@@ -42,22 +41,12 @@ def test_what_a_token_sees_and_what_its_distance_adds_are_as_on_a_cpu() -> None:
 
 def test_where_torch_has_no_kernel_sentences_beyond_the_largest_tile_alone_are_grouped() -> None:
     found = interpreted()["long_ones_in_groups"]
-    for case in found.values():
-        assert case["grouped"] == [[70, 128, 70]]
-        assert case["off"] < 1e-5
-    (warned,) = found["narrow"]["warned"]
-    assert "of up to 128 tokens do not run here, using torch's: RuntimeError: out of resource" in warned
+    assert found["grouped"] == [[70, 128, 70]] and found["off"] < 1e-5
 
 
 def test_a_layer_that_is_computed_again_draws_the_same_masks_and_one_that_encodes_draws_none() -> None:
     recomputed = interpreted()["recomputed"]
     assert recomputed["same"] and recomputed["encoded"] < 1e-5
-
-
-def test_sentences_beyond_the_largest_tile_go_to_torch_alone_where_dropout_in_float32_asks_for_a_call_a_length() -> None:
-    apart = interpreted()["long_ones_apart"]
-    assert apart["off"] < 1e-5
-    assert apart["gone"] == [[[2, 70], [1, 128]], [[1, 70], [1, 128]]], "of six sentences three; and all where none is short"
 
 
 def test_masks_keep_the_mean_and_are_drawn_apart() -> None:
@@ -75,7 +64,8 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
     used = tiles["used"]
     assert used.startswith("Triton ") and used.endswith(", tiles of 16 32 64 128") and tiles["tried"] == used, "what is tried is not used"
     assert tiles["unavailable"] == [
-        None, "RuntimeError: Failed to find C compiler.", "raised: Triton Error [CUDA]: out of memory", None, "RuntimeError: not so",
+        "tensors are fake, as while torch traces", None, "RuntimeError: Failed to find C compiler.",
+        "raised: Triton Error [CUDA]: out of memory", None,
     ]  # fmt: skip
     assert tiles["strided"]
     assert tiles["largest"] == {
@@ -83,10 +73,6 @@ def test_sentences_go_to_the_tile_they_fit_into_and_a_launch_that_is_too_small_t
         "torch.bfloat16 8": 0, "torch.bfloat16 16": 128, "torch.bfloat16 32": 128, "torch.bfloat16 64": 128, "torch.bfloat16 128": 64,
     }  # fmt: skip
     assert quicker == [False, True, False, True], "in half precision neither few sentences nor long ones"
-
-
-def test_a_trace_whose_tensors_are_pretended_runs_none_and_says_nothing_of_the_machine() -> None:
-    assert interpreted()["traced"] == {"pretended": [False, False], "real": [True, True]}
 
 
 @cache
@@ -143,7 +129,7 @@ def compiled(capability: int, dtype: str, width: int, *tiles: int, cache: Path) 
 @pytest.mark.parametrize(("width", "dtype"), [(32, "float32"), (64, "bfloat16"), (128, "bfloat16")])
 def test_tiles_have_room(width: int, dtype: str, tmp_path: Path) -> None:
     """Of an A100 and an H100 the largest, of an A10 or L4 the one below it."""
-    largest = largest_tile(width, getattr(torch, dtype))
+    largest = longest_tile(width, getattr(torch, dtype).itemsize)
     below = TILES[TILES.index(largest) - 1]
     for capability, tile in ((80, largest), (90, largest), (86, below)):
         for one in compiled(capability, dtype, width, tile, cache=tmp_path / str(capability)):

@@ -21,7 +21,7 @@ from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context
-from sentdist.stages.devices import device_of
+from sentdist.stages.fit import device_of
 from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
 from sentdist.store.searches import HISTORY_FILE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sentdist.recipe import corpora
+from sentdist import corpora
 from sentdist.recipe.objectives import OBJECTIVES
 from tests.random_recipes import draw
 from tests.random_recipes.play import play

@@ -21,7 +21,6 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from sentdist.kernels import triton_kernels
-from sentdist.kernels.interface import AttentionKernel
 
 CPU = torch.device("cpu")
 _TYPES = {torch.float32: "*fp32", torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.int32: "*i32", torch.int64: "*i64"}
@@ -66,11 +65,7 @@ def main() -> None:
     with compiled_for(int(capability)) as found:
         for tile in map(int, tiles):
             if tile:
-                kernel = AttentionKernel(
-                    CPU, getattr(torch, dtype), int(width), has_dropout=True, has_backward=True, has_biases=True, has_head_scales=True,
-                    has_distances=True, has_band=True,
-                )  # fmt: skip
-                triton_kernels._try_attention(kernel, tile)
+                triton_kernels._try_attention(CPU, getattr(torch, dtype), width=int(width), tile=tile)
             else:
                 triton_kernels._try_rows(CPU, getattr(torch, dtype))
     for one in found:

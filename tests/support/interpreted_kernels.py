@@ -18,10 +18,9 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
-from sentdist.kernels import cpp_kernels, flat_attention, grouped_attention, tensors, triton_attention, triton_kernels
+from sentdist.kernels import cpp_kernels, flat_attention, longest_tile, tensors, triton_attention, triton_kernels
 from sentdist.kernels.flat_attention import compiled_attention
-from sentdist.kernels.fused_attention import ByLength
-from sentdist.kernels.interface import AttentionLayout, Band, QueryKeyValue
+from sentdist.kernels.interface import AttentionLayout, QueryKeyValue
 from tests.support.attended import BANDS, MASKED, Attended, attended, off_by_masks
 
 LENGTHS = (1, 16, 7, 64, 3, 128, 20, 17, 33)
@@ -39,15 +38,15 @@ def in_triton(lengths: tuple[int, ...], **shape: Any) -> Attended:
 def _triton_first() -> Iterator[None]:
     """They are asked first, and no other way is taken."""
     with (
-        patch.object(flat_attention, "longest_supported", lambda device, dtype, width: tensors.largest_tile(width, dtype)),
+        patch.object(flat_attention, "longest_supported", lambda device, dtype, width: longest_tile(width, dtype.itemsize)),
         patch.object(flat_attention, "is_faster_than_torch", lambda query, num_sentences: True),
-        patch.object(grouped_attention.GroupedAttention, "forward", None),
+        patch.object(flat_attention, "grouped_attention", None),
     ):
         yield
 
 
 def beside_a_cpu(dtype: torch.dtype, width: int, lengths: tuple[int, ...] = LENGTHS, **layer: Any) -> dict[str, Any]:
-    lengths = tuple(length for length in lengths if length <= tensors.largest_tile(width, dtype))
+    lengths = tuple(length for length in lengths if length <= longest_tile(width, dtype.itemsize))
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "p": 0.0, "rounded_to": dtype, **layer}
     there, here = in_triton(lengths, **shape, dtype=dtype), attended(lengths, **shape, dtype=torch.float32, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
@@ -75,28 +74,15 @@ def bands() -> list[dict[str, Any]]:
 
 
 def long_ones_in_groups() -> dict[str, Any]:
-    """Where torch has no kernel: sentences beyond the largest tile are attended to in groups, the others are not; and which those are on a
-    GPU that has room for tiles of 64 tokens alone."""
-    attempt = triton_kernels._try_attention
-
-    def without_room(kernel: triton_kernels.AttentionKernel, tile: int) -> None:
-        if tile > 64:
-            raise RuntimeError("out of resource: shared memory")
-        attempt(kernel, tile)
-
-    _forget_attempts()
-    with patch.object(triton_kernels, "_try_attention", without_room), patch.object(triton_kernels.log, "warning") as warned:
-        narrow = _in_groups((3, 70, 20, 128, 64, 70), width=16)
-    _forget_attempts()
-    narrow["warned"] = [call.args[0] % call.args[1:] for call in warned.call_args_list]
-    return {"wide": _in_groups((3, 70, 20, 128, 64, 70), width=64), "narrow": narrow}
+    """Where torch has no kernel: sentences beyond the largest tile are attended to in groups, the others are not."""
+    return _in_groups((3, 70, 20, 128, 64, 70), width=64)
 
 
 def _in_groups(lengths: tuple[int, ...], *, width: int) -> dict[str, Any]:
     """How far numbers are off, and lengths of the sentences that were grouped."""
     shape: dict[str, Any] = {"num_heads": 2, "width": width, "dtype": torch.float32, "has_distances": True, "p": 0.0}
     grouped = []
-    groups, attend = flat_attention.length_groups, grouped_attention.GroupedAttention.forward
+    groups, attend = flat_attention.length_groups, flat_attention.grouped_attention
 
     def counted(lengths: tuple[int, ...], *args: Any, **named: Any) -> Any:
         grouped.append(list(lengths))
@@ -105,17 +91,12 @@ def _in_groups(lengths: tuple[int, ...], *, width: int) -> dict[str, Any]:
     here = attended(lengths, **shape, device=CPU)
     with (
         _triton_first(),
-        patch.object(grouped_attention.GroupedAttention, "forward", attend),
+        patch.object(flat_attention, "grouped_attention", attend),
         patch.object(flat_attention, "length_groups", counted),
     ):
         there = attended(lengths, **shape, device=CPU)
     pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
     return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "grouped": grouped}
-
-
-def _forget_attempts() -> None:
-    for cached in (triton_kernels._can_run_attention, triton_kernels._attention_failure, triton_kernels._rows_failure):
-        cached.cache_clear()
 
 
 def drawing(dtype: torch.dtype, width: int, device: torch.device) -> float:
@@ -151,40 +132,25 @@ def masks() -> dict[str, Any]:
 
 
 def _why_unavailable() -> list[str | None]:
-    """As it is here; where what compiles them fails; on a full GPU, and when it is not full any more; in other products of float32."""
-    found = [triton_kernels.why_unavailable(CPU), _in_vain(RuntimeError("Failed to find C compiler.\nPlease specify"))]
+    """As it is here; where what compiles them fails; on a full GPU, and when it is not full any more; where tensors are fake."""
+    triton_kernels._failure.cache_clear()
+    with FakeTensorMode():
+        found = [triton_kernels.why_unavailable(CPU)]
+    found += [triton_kernels.why_unavailable(CPU), _in_vain(RuntimeError("Failed to find C compiler.\nPlease specify"))]
     try:
         _in_vain(RuntimeError("Triton Error [CUDA]: out of memory"))
     except RuntimeError as full:
         found.append(f"raised: {full}")
-    found.append(triton_kernels.why_unavailable(CPU))
-    torch.set_float32_matmul_precision("high")
-    with patch.object(triton_attention, "_launch", side_effect=RuntimeError("not so")):
-        found.append(triton_kernels.why_unavailable(CPU))
-    torch.set_float32_matmul_precision("highest")
-    return found
+    return [*found, triton_kernels.why_unavailable(CPU)]
 
 
 def _in_vain(error: Exception) -> str | None:
     """What is said where kernels are tried for the first time and cannot start."""
-    triton_kernels._attention_failure.cache_clear()
+    triton_kernels._failure.cache_clear()
     with patch.object(triton_attention, "_launch", side_effect=error):
         found = triton_kernels.why_unavailable(CPU)
-    triton_kernels._attention_failure.cache_clear()
+    triton_kernels._failure.cache_clear()
     return found
-
-
-def traced() -> dict[str, list[bool]]:
-    """Whether kernels run, asked for the first time where tensors are only pretended, and then where they are real."""
-    kernel = triton_kernels.AttentionKernel(device=CPU, dtype=torch.float32, head_width=16, has_dropout=True, has_backward=True)
-
-    def answers() -> list[bool]:
-        return [triton_kernels.can_run_attention(kernel, (16, 32)), triton_kernels.can_run_rows(CPU, torch.float32)]
-
-    _forget_attempts()
-    with FakeTensorMode():
-        pretended = answers()
-    return {"pretended": pretended, "real": answers()}
 
 
 def _strided() -> bool:
@@ -196,41 +162,6 @@ def _strided() -> bool:
     except AssertionError:
         return True
     return False
-
-
-def long_ones_apart() -> dict[str, Any]:
-    """Sentences beyond the largest tile go to torch's kernel, whose part is played by plain torch; the others do not."""
-    gone: list[tuple[tuple[int, int], ...]] = []
-
-    def by_torch(
-        query: Tensor, key: Tensor, value: Tensor, sentences: ByLength, *, scale: float, p: float, band: Band | None = None
-    ) -> Tensor:
-        assert band is None
-        gone.append(sentences.runs)
-        sizes, out = [count * length for count, length in sentences.runs], []
-        parts = zip(*(whole.index_select(0, sentences.tokens).split(sizes) for whole in (query, key, value)), strict=True)
-        for states, run in zip(parts, sentences.runs, strict=True):
-            rows = [one.unflatten(0, run).transpose(1, 2) for one in states]
-            out.append(((rows[0] @ rows[1].mT * scale).softmax(dim=-1) @ rows[2]).transpose(1, 2).flatten(0, 1))
-        return torch.cat(out).index_select(0, sentences.back)
-
-    shape: dict[str, Any] = {"num_heads": 2, "width": 64, "dtype": torch.float32}
-    lengths = (3, 70, 20, 128, 64, 70)
-    with (
-        patch.object(flat_attention, "fused_kernel", lambda *_: "efficient"),
-        patch.object(flat_attention, "dropped_attention", by_torch),
-        patch.object(flat_attention, "compiled_attention", partial(_without_dropout, compiled_attention)),
-    ):
-        there = in_triton(lengths, **shape, p=0.1)
-        in_triton((70, 128), **shape, p=0.1)
-    here = attended(lengths, **shape, p=0.0, device=CPU)
-    pairs = zip((there.context, *there.gradients), (here.context, *here.gradients), strict=True)
-    return {"off": max(float((found - expected).norm() / expected.norm()) for found, expected in pairs), "gone": gone}
-
-
-def _without_dropout(attend: Any, *states: Any, p: float, **options: Any) -> Tensor:
-    found: Tensor = attend(*states, p=0.0 * p, **options)
-    return found
 
 
 def recomputed() -> dict[str, Any]:
@@ -257,7 +188,7 @@ def recomputed() -> dict[str, Any]:
 
 def tiles() -> dict[str, Any]:
     largest = {
-        f"{dtype} {width}": tensors.largest_tile(width, dtype)
+        f"{dtype} {width}": longest_tile(width, dtype.itemsize)
         for dtype in (torch.float32, torch.bfloat16)
         for width in (8, 16, 32, 64, 128)
     }
@@ -287,8 +218,8 @@ def main() -> None:
     with patch.object(tensors, "FEWEST_PROGRAMS", 1):  # each tile by itself
         cases = [beside_a_cpu_and_masks(*case) for case in ((torch.float32, 16), (torch.float32, 64), (torch.float16, 32))]
         found = {"cases": cases, "bands": bands()}
-        found |= {one.__name__: one() for one in (recomputed, long_ones_apart, long_ones_in_groups, masks)}
-    found |= {one.__name__: one() for one in (launches, tiles, quicker, traced)}  # the tiles that were used are known by now
+        found |= {one.__name__: one() for one in (recomputed, long_ones_in_groups, masks)}
+    found |= {one.__name__: one() for one in (launches, tiles, quicker)}  # the tiles that were used are known by now
     print(json.dumps(found))
 
 

@@ -93,14 +93,13 @@ def two_steps(
             embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
             loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
             engine.backward(loss)
-            losses.append(engine.global_mean(loss)[0])
             engine.buckets.arrive()
             gradients = gradients or {
                 name: parameter.grad.detach().cpu().clone()
                 for name, parameter in engine.learner.named_parameters()
                 if parameter.grad is not None
             }
-            engine.step()
+            losses.append(float(engine.step(loss)[0]))
             objective.after_step(embeddings.detach(), batch)
         return Outcome(losses=tuple(losses), gradients=gradients, weights=engine.weights())
 
@@ -123,8 +122,9 @@ def step_within(
             with refusing() if number else nullcontext():
                 read = batch.tokens if objective.reads_embeddings else batch.tokens.take([0])
                 embeddings = encode_in_micro_batches(engine.encode, read, micro_batch=micro_batch)
-                engine.backward(by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all))
-            engine.step()
+                loss = by_share(objective(embeddings, batch), batch.num_rows, of=batch.num_rows_of_all)
+                engine.backward(loss)
+            engine.step(loss)
             with refusing() if number else nullcontext():
                 objective.after_step(embeddings.detach(), batch)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from sentdist.kernels import fused_attention
+from sentdist.kernels import flat_attention
 from sentdist.learning import grad_cache
 from tests.support.pretend_kernels import KERNELS
 
@@ -206,7 +206,7 @@ def pretended_gpu() -> Iterator[torch.device]:
     with ExitStack() as stack:
         stack.enter_context(patch.object(torch.cuda, "_lazy_init", lambda: None))
         stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda device: (9, 0)))
-        stack.enter_context(patch.object(fused_attention, "_has_triton", lambda: False))  # nobody compiles for it
+        stack.enter_context(patch.object(flat_attention, "_has_triton", lambda: False))  # nobody compiles for it
         stack.enter_context(patch.object(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=2**30)))
         stack.enter_context(patch.object(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0))
         stack.enter_context(patch.object(torch.cuda, "device", lambda device: nullcontext()))

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from sentdist.recipe.search import Search
 from sentdist.recipe.stage import Json
-from sentdist.store.searches import (
-    Finalist,
-    FinalistsChosen,
-    RungReached,
-    SearchBegun,
-    SearchEvent,
-    SearchRecord,
-    TrialEnded,
-    TrialSuggested,
-    search_record,
-)
+from sentdist.store.searches import Finalist, SearchRecord, SearchRung, SearchTrial, TrialState
 
 SPACE: dict[str, Json] = {
     "training.learning_rate": {"log": [1e-6, 1e-4], "steps": 9},
@@ -45,10 +35,10 @@ def made_up_recipe(methods: Mapping[str, tuple[str, ...]] = FIELDS, **changes: J
     }  # fmt: skip
 
 
-def made_up_events(
+def made_up_search(
     *, samples: int = 24, seed: int = 0, gain: float = 0.8, methods: Mapping[str, tuple[str, ...]] = FIELDS, failing: int = 1,
     finalists: tuple[Finalist, ...] = (), **changes: Json,
-) -> Iterator[SearchEvent]:  # fmt: skip
+) -> SearchRecord:  # fmt: skip
     """Random suggestions and what came of them. The best rate is 3e-5; φ sets and weights add points (a φ set up to `gain`).
 
     failing: of the trials at the greatest rate that a method fails so many diverge. changes: of the recipe's `search`.
@@ -56,44 +46,38 @@ def made_up_events(
     recipe = made_up_recipe(methods, samples=samples, **changes)
     search = Search.model_validate(recipe["search"])
     random = np.random.default_rng(seed)
-    yield SearchBegun(identity="made up", recipe=recipe, methods=dict(methods), at=0.0)
-    number, at = 0, 0.0
+    trials: list[SearchTrial] = []
     seen: dict[tuple[str, float], list[float]] = {}
-    for _ in range(samples):
-        for method, fields in methods.items():
-            suggestion: dict[str, Json] = {}
-            for path in fields:
-                values = search.space[path].values
-                suggestion[path] = search.space[path].at(random.uniform()) if values is None else values[random.integers(len(values))]
-            yield TrialSuggested(number=number, method=method, suggestion=suggestion, train=f"{number:012x}", at=at)
-            state: str = "finished"
-            paid = 0
-            for share in search.shares:
-                at += 60 * share
-                if failing and number % 17 == 7 and share > 0.2:
-                    state = "failed"
-                    break
-                dev = 76 + _worth(suggestion, gain) + random.normal(0, 0.12) - 2.5 * (1 - share) ** 2
-                total = int(SENTENCES * share)
-                yield RungReached(
-                    number=number, share=share, key=f"{number:010x}{round(10 * share):02x}", step=total // 192, dev=dev, last_dev=dev - 0.05,
-                    sentences=total, seconds=total / 400, paid_s=(total - paid) / 400, paid_sentences=total - paid, at=at,
-                )  # fmt: skip
-                paid = total
-                rivals = seen.setdefault((method, share), [])
-                rivals.append(dev)
-                if share < 1.0 and sum(other > dev for other in rivals) >= max(1, len(rivals) * (1 / 3)):
-                    state = "pruned"
-                    break
-            yield TrialEnded(number=number, state=state, error="TrainingDiverged: the loss is nan" if state == "failed" else None, at=at)  # type: ignore[arg-type]
-            number += 1
-    if finalists:
-        yield FinalistsChosen(finalists=finalists, reason=f"all {samples} samples of each method were tried", at=at)
-
-
-def made_up_search(**given: object) -> SearchRecord:
-    """See `made_up_events`."""
-    return search_record("tuned", list(made_up_events(**given)))  # type: ignore[arg-type]
+    for number, method in enumerate([*methods] * samples):
+        suggestion: dict[str, Json] = {}
+        for path in methods[method]:
+            values = search.space[path].values
+            suggestion[path] = search.space[path].at(random.uniform()) if values is None else values[random.integers(len(values))]
+        state: TrialState = "finished"
+        rungs: list[SearchRung] = []
+        for share in search.shares:
+            if failing and number % 17 == 7 and share > 0.2:
+                state = "failed"
+                break
+            dev = 76 + _worth(suggestion, gain) + random.normal(0, 0.12) - 2.5 * (1 - share) ** 2
+            total = int(SENTENCES * share)
+            rungs.append(SearchRung(share=share, step=total // 192, dev=dev, last_dev=dev - 0.05, sentences=total, seconds=total / 400))
+            rivals = seen.setdefault((method, share), [])
+            rivals.append(dev)
+            if share < 1.0 and sum(other > dev for other in rivals) >= max(1, len(rivals) * (1 / 3)):
+                state = "pruned"
+                break
+        error = "TrainingDiverged: the loss is nan" if state == "failed" else None
+        trials.append(
+            SearchTrial(
+                number=number, method=method, suggestion=suggestion, train=f"{number:012x}", state=state, rungs=tuple(rungs), error=error,
+                began=60.0 * number, ended=60.0 * (number + 1),
+            )
+        )  # fmt: skip
+    return SearchRecord(
+        name="tuned", identity="made up", recipe=recipe, methods=dict(methods), began=0.0, trials=tuple(trials), finalists=finalists,
+        reason=f"all {samples} samples of each method were tried" if finalists else None, spent_s=60.0 * len(trials),
+    )  # fmt: skip
 
 
 def _worth(suggestion: Mapping[str, Json], gain: float) -> float:

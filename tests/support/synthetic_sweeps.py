@@ -10,15 +10,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.corpora.relations import LinkTask
 from sentdist.evaluation.sts import score_similarities
-from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Scores, Train
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.unroll import Plan, Trial
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import save_sweep, sweep_record
+from sentdist.tasks.kinds import TASK_KINDS
+from sentdist.tasks.links import LinkTask
+from sentdist.tasks.sts import LimitedTask
+from sentdist.tasks.task import Task
 
 
 def fill_store(
@@ -60,7 +61,7 @@ def _scores(stage: Scores, folder: Path, noise: float, *, seed: int, num_items: 
         if isinstance(task, LinkTask):
             results |= _links(task, 90.0 - 10 * noise + seed)
             continue
-        if not isinstance(task, Task):
+        if not isinstance(task, LimitedTask):
             results[task.name] = _of_equal_items(task.name, folder, 90.0 - 10 * noise + seed)
             continue
         size = num_items[task.name]

@@ -12,8 +12,8 @@ from sentdist.recipe.evaluation import evaluation_of
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stages import Scores
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.stages.scores.build import build_scores
+from sentdist.stages.resolve import FileResolver
+from sentdist.stages.scores import build_scores
 from sentdist.store.store import Artifact, ArtifactStore
 
 

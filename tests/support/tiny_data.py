@@ -12,7 +12,7 @@ from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from sentdist.store.store import ArtifactStore
 
 SUBJECTS = ["a man", "a woman", "a child", "a dog", "a cat", "the old man", "the young woman", "a small bird", "the big dog", "a red cat"]

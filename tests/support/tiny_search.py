@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.suggestions import PlannedSearch, searched
-from sentdist.run.searching.conductor import Conductor
-from sentdist.run.searching.suggesters import TunedSuggester
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.searches import SearchEvent, SearchRecord
+from sentdist.stages.resolve import FileResolver
+from sentdist.store.searches import SearchRecord
 from sentdist.store.store import ArtifactStore
+from sentdist.tracking.tracker import Tracker
 from tests.support.tiny_data import tiny_values
 
 RATES: Json = {"log": [1e-4, 1e-2], "steps": 5}
@@ -43,13 +41,6 @@ def tiny_search(
     )  # fmt: skip
 
 
-def pretended(planned: PlannedSearch, context: Context, **options: Any) -> Conductor:
-    """A conductor whose trials are reported to it by the test."""
-    return Conductor(
-        planned, context, lambda axes: TunedSuggester(axes, suggest="random", seed=0), **({"print_line": lambda line: None} | options)
-    )
-
-
 def outcome(record: SearchRecord) -> list[tuple[object, ...]]:
     """What must be the same however often a search was killed."""
     return [(one.number, one.method, one.suggestion, one.train, one.state, one.dev) for one in record.trials]
@@ -59,11 +50,15 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-def killed_after(number: int) -> Callable[[Sequence[SearchEvent]], None]:
-    """Watches a search, and ends it when so many events are noted."""
+class KilledAfter(Tracker):
+    """Ends the process of a search after so many changes."""
 
-    def watch(events: Sequence[SearchEvent]) -> None:
-        if len(events) == number:
+    def __init__(self, changes: int, *given: Any) -> None:
+        super().__init__(*given)
+        self._left = changes
+
+    def watch_search(self, record: SearchRecord, running: str = "RUNNING") -> None:
+        super().watch_search(record, running)
+        self._left -= 1
+        if self._left == 0:
             raise Killed
-
-    return watch

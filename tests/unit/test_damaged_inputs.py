@@ -25,7 +25,7 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.recipe.recipe import load_recipe, recipe_text
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.damage import CERTAIN
 from tests.support.planning import small_values
 from tests.support.tiny_encoders import SENTENCES, tiny_encoder

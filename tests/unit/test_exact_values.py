@@ -9,21 +9,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sentdist.run.progress import SweepProgress
 
 from sentdist.cli.application import print_traceback
 from sentdist.errors import DataError, EncoderError
 from sentdist.evaluation.classification import check_folds
-from sentdist.kernels import fused_attention
+from sentdist.kernels import flat_attention
 from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
 from sentdist.learning.precision import float32_products
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.recipe.schema import recipe_schema
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.search import optimism_sentences
 from sentdist.run.deepspeed_engine import can_run_ahead
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import SweepProgress
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.run.progress import SweepProgress
+from sentdist.stages.resolve import FileResolver
+from sentdist.tasks.classification import ClassificationTask
 
 
 def test_folds_need_each_label() -> None:
@@ -41,9 +42,9 @@ def test_channels_add_up_to_the_width() -> None:
     assert wrong is not None and wrong.found == "20 + 12 = 32" and wrong.expected.endswith("width, 30")
 
 
-def test_only_columns_of_classification_are_embedded_apart() -> None:
-    other: Any = SimpleNamespace(columns=("one", "two"))
-    assert TASK_KINDS["classification"].encodes(other, 10) == 10
+def test_columns_of_classification_are_embedded_apart() -> None:
+    task = ClassificationTask(name="t", source="s", revision="r", columns=("one", "two"))
+    assert task.num_encoded(10) == 20
 
 
 def test_only_plain_gpus_run_ahead() -> None:
@@ -52,8 +53,8 @@ def test_only_plain_gpus_run_ahead() -> None:
 
 
 def test_kernels_need_triton(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fused_attention, "_has_triton", lambda: False)
-    assert fused_attention.why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
+    monkeypatch.setattr(flat_attention, "_has_triton", lambda: False)
+    assert flat_attention.why_kernels_unavailable(torch.device("cuda")) == "Triton is not installed"
 
 
 def test_progress_of_a_stage_is_its_share_of_steps() -> None:

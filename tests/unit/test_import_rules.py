@@ -22,43 +22,47 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
-    "api": 887,
-    "cli": 2007,
-    "corpora": 2093,
-    "data": 4363,
-    "evaluation": 2954,
-    "inference": 2110,
-    "kernels": 3621,
-    "learning": 5024,
+    "api": 833,
+    "cli": 1953,
+    "corpora": 1999,
+    "data": 4159,
+    "evaluation": 2476,
+    "inference": 1583,
+    "kernels": 3085,
+    "learning": 4741,
     "objectives": 2143,
-    "recipe": 5272,
-    "report": 5052,
-    "run": 7789,
+    "recipe": 4396,
+    "report": 4570,
+    "run": 6606,
     "services": 659,
-    "stages": 4271,
-    "store": 2477,
-    "top": 1494,
-    "tracking": 1362,
+    "stages": 3039,
+    "store": 2225,
+    "tasks": 1755,
+    "top": 1489,
+    "tracking": 1347,
 }
+
+STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
 
 # package -> packages of sentdist that it may import from; itself and those for all always.
 MAY_IMPORT: dict[str, set[str]] = {
     **{module: set() for module in FOR_ALL},
     "kernels": set(),
     "objectives": {"learning", "kernels"},  # only where a loss is made: see below
-    "recipe": {"objectives", "corpora"},
-    "corpora": {"objectives", "recipe", "data", "learning"},  # of recipe: stage, specs, resolver, tasks, on which its kinds are built
-    "store": {"corpora", "recipe"},
+    "recipe": {"objectives", "corpora", "tasks"},
+    "tasks": {"corpora", "recipe", "learning", "data", "evaluation"},  # of recipe: specs
+    "corpora": {"objectives", "recipe", "tasks", "data", "learning"},  # of recipe: stage, specs, resolver, on which its kinds are built
+    "store": {"corpora", "recipe", "tasks"},
     "learning": {"kernels"},
     "data": set(),
     "evaluation": set(),
-    "stages": {"corpora", "objectives", "recipe", "store", "learning", "kernels", "data", "evaluation"},
-    "inference": {"corpora", "objectives", "recipe", "store", "learning", "kernels", "data", "evaluation", "stages"},
-    "tracking": {"corpora", "recipe", "store"},
-    "run": {"corpora", "objectives", "recipe", "store", "learning", "kernels", "data", "evaluation", "stages", "inference", "tracking", "services"},
-    "report": {"corpora", "objectives", "recipe", "store", "evaluation"},
+    "stages": STAGED,
+    "inference": {*STAGED, "stages"},
+    "tracking": {"corpora", "recipe", "store", "tasks"},
+    "run": {*STAGED, "stages", "inference", "tracking", "services"},
+    "report": {"corpora", "objectives", "recipe", "store", "evaluation", "tasks"},
     "services": set(),
-    "api": {"corpora", "recipe", "store", "learning", "kernels", "data", "evaluation", "stages", "inference", "run", "report", "tracking"},
+    "api": {*STAGED, "stages", "inference", "run", "report", "tracking"},
     "__init__": {"api"},
 }  # cli, rayjobs and __main__: all
 
@@ -80,7 +84,7 @@ OWNED_BY: dict[str, set[str]] = {
     "onnxruntime": {"learning"},
     "mteb": {"inference"},
     "datasets": {"data", "rayjobs"},  # rayjobs: the peer in the benchmark
-    "pydantic": {"corpora", "frozen", "objectives", "recipe", "store"},
+    "pydantic": {"corpora", "frozen", "objectives", "recipe", "store", "tasks"},
     "yaml": {"recipe", "learning"},
 }
 
@@ -217,14 +221,14 @@ def test_every_module_opens_with_a_sentence_that_says_what_it_knows(sources: dic
         ("sentdist.api", ("torch", "ray", "mlflow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.cli", ("torch", "ray", "mlflow", "pyarrow", "transformers", "matplotlib", "jinja2")),
         ("sentdist.run.sweep", ("torch", "mlflow", "transformers", "sklearn", "ray.tune")),  # the driver, whose trials import Tune
-        ("sentdist.run.build_recipe", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
-        ("sentdist.run.searching.on_cluster", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
+        ("sentdist.run.backend", ("torch", "ray", "mlflow", "pandas", "transformers")),  # by `--local` and Python, too
+        ("sentdist.run.search", ("ray", "torch", "mlflow", "transformers")),  # of any driver
+        ("sentdist.run.trials", ("torch", "mlflow", "transformers")),  # a search's driver, and trials that only wait
         ("sentdist.run.embed", ("torch", "mlflow", "transformers")),  # in a worker that searches a file of embeddings
         ("sentdist.stages.text_stages", ("torch", "ray", "mlflow", "transformers")),  # texts alone are compared
         ("sentdist.stages.local", ("torch", "ray", "mlflow", "transformers")),  # by `leaks`, which builds corpora
-        ("sentdist.run.build_recipe", ("torch", "mlflow", "transformers")),  # by `--local` where nothing is to be built
-        ("sentdist.stages.tasks.load", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
-        ("sentdist.stages.scores.build", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
+        ("sentdist.tasks.kinds", ("torch", "datasketch", "scipy.stats", "sklearn")),  # by whoever plans with a file of their own
+        ("sentdist.stages.scores", ("torch", "ray", "mlflow", "sklearn", "scipy.stats", "datasets", "matplotlib")),  # in a worker
     ],
 )
 def test_importing_loads_nothing_heavy_that_is_not_always_needed(module: str, forbidden: tuple[str, ...]) -> None:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import get_args
-
-import pytest
 
 from sentdist.corpora.kind import CorpusStage
 from sentdist.frozen import Frozen
@@ -17,17 +13,14 @@ from sentdist.recipe.objectives import OBJECTIVE_NAMES, OBJECTIVES, terms_of
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Train
-from sentdist.recipe.task_kinds import TASK_KINDS, DevTask, OwnRowsTask, ScoredTask, own_rows_of
-from sentdist.recipe.tasks import TASKS
 from sentdist.recipe.wording import TAGS
 from sentdist.report.citations import CITATIONS
 from sentdist.run.resources import stage_demand
-from sentdist.stages.cards import training_card
-from sentdist.stages.context import Context
-from sentdist.stages.planning.task_contents import notes_on_shared_rows, tasks_of
-from sentdist.stages.tasks.load import loader_of
+from sentdist.stages.train import training_card
 from sentdist.store.record import MissingStage
-from sentdist.store.store import ArtifactStore
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import KINDS, TASK_KINDS
+from sentdist.tasks.task import Task
 from tests.support.planning import RECIPES, shipped_plan
 
 
@@ -68,37 +61,17 @@ def test_an_objective_is_in_every_table_and_in_a_shipped_recipe() -> None:
         assert one.title in (card.objective or "")
 
 
-def test_a_stage_is_in_every_table(tmp_path: Path) -> None:
+def test_a_stage_is_in_every_table() -> None:
     no_kinds = {CorpusStage.__name__, MissingStage.__name__}  # what corpora have in common; what stands where a record is gone
     assert shipped(Stage) - no_kinds == {stage.__name__ for stage in STAGES.values()}
-    context = Context(store=ArtifactStore(tmp_path), data_root=None, runtime=Runtime())
     for kind, one in STAGES.items():
         assert kind == one.kind and (one.speed_of is None or one.speed_of in STAGES)
         if one.purpose != "aside":
-            assert stage_demand(stages()[kind], Runtime()).workers >= 1 and tasks_of(stages()[kind]) is not None
-            list(notes_on_shared_rows([stages()[kind]], context))
-    with pytest.raises(TypeError, match="not implemented"):
-        tasks_of(MissingStage())
-    with pytest.raises(TypeError, match="averages"):
-        list(notes_on_shared_rows([MissingStage()], context))
-
-
-def _classes_in(union: object) -> set[type[Frozen]]:
-    return {one for part in get_args(union) for one in (get_args(part) or (part,))}
-
-
-def _kinds_in(union: object) -> set[str]:
-    return {kind for one in _classes_in(union) for kind in get_args(one.model_fields["kind"].annotation)}
+            assert stage_demand(stages()[kind], Runtime()).workers >= 1
 
 
 def test_a_task_is_in_every_table() -> None:
-    chosen = {kind.name for kind in TASK_KINDS.values() if kind.chooses} | {card.kind for card in TASKS.values() if card.role == "dev"}
-    assert _kinds_in(ScoredTask) == set(TASK_KINDS) and _kinds_in(DevTask) == chosen
-    assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS)
+    assert {card.kind for card in TASKS.values()} <= set(TASK_KINDS) and shipped(Task) >= {kind.value.__name__ for kind in KINDS}
     for name, kind in TASK_KINDS.items():
+        assert get_args(kind.value.model_fields["kind"].annotation) == (name,)
         assert set(kind.works) <= set(CITATIONS) and (kind.table is not None or not kind.measures_in_table)
-        assert tuple(inspect.signature(loader_of(name)).parameters) == ("task", "root")
-    with_own = {one for one in _classes_in(ScoredTask) if "own" in one.model_fields}
-    assert with_own == set(get_args(OwnRowsTask))
-    for one in _classes_in(ScoredTask):
-        assert own_rows_of(one.model_construct(own="rows")) == ("rows" if one in with_own else None)

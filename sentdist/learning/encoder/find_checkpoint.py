@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sentdist.errors import EncoderError, hub_trouble, near
-from sentdist.learning.encoder.declared import modules_without_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +42,7 @@ def check_has_no_revision(name: str, revision: str | None) -> None:
         )
 
 
-_CONFIG_FILES = ["*.json", "*.txt", "*.model"]
+_FILES = ["*.json", "*.txt", "*.model", "*.safetensors", "*_Dense/pytorch_model.bin"]
 
 
 def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> Path:
@@ -57,10 +56,15 @@ def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> P
     if local or path.is_dir():
         check_has_no_revision(name, revision)
         return path
-    similar = near(name, PACKAGED_ENCODERS, alike=0.7)
-    looks_like_path = isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1
-    if looks_like_path or similar:
-        raise _missing(name, path, similar)
+    beside = [str(path.parent / child.name) for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
+    similar = near(name, PACKAGED_ENCODERS, alike=0.7) or near(str(path), beside)
+    if similar or isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1:
+        raise EncoderError(
+            where=f"encoder {name}",
+            found="no such folder",
+            expected=f"a folder with a config.json, a hub id, or one of {', '.join(PACKAGED_ENCODERS)}",
+            remedy=f'{f"""Did you mean "{similar}"? """ if similar else ""}Check the path; a hub id has the form owner/name.',
+        )
     return _download(name, revision)
 
 
@@ -76,32 +80,13 @@ def _packaged_folder(name: str, packaged: PackagedEncoder) -> Path:
     return Path(spec.origin).parent / packaged.folder
 
 
-def _missing(name: str, path: Path, similar: str | None) -> EncoderError:
-    hint = f'Did you mean "{similar}"? ' if similar else _neighbour(path)
-    return EncoderError(
-        where=f"encoder {name}",
-        found="no such folder",
-        expected=f"a folder with a config.json, a hub id, or one of {', '.join(PACKAGED_ENCODERS)}",
-        remedy=f"{hint}Check the path; a hub id has the form owner/name.",
-    )
-
-
-def _neighbour(path: Path) -> str:
-    """Ask whether a similarly named folder beside the missing one was meant; "" if there is none."""
-    neighbours = [child.name for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
-    meant = near(path.name, neighbours)
-    return f'Did you mean "{path.parent / meant}"? ' if meant else ""
-
-
 def _download(name: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download  # half a second
 
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_CONFIG_FILES, "*.safetensors"]))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=_FILES))
         if not any(folder.glob("*.safetensors")):
             snapshot_download(name, revision=revision, allow_patterns=["pytorch_model*.bin"])
-        if further := [f"{path}/pytorch_model.bin" for path in modules_without_weights(folder)]:
-            snapshot_download(name, revision=revision, allow_patterns=further)
         return folder
     except Exception as error:  # the client libraries have no common base class of errors
         trouble = hub_trouble(error, revision=revision)
@@ -109,5 +94,5 @@ def _download(name: str, revision: str | None) -> Path:
             where=f"encoder {name}",
             found=f"no such folder here, and {trouble.found}",
             expected=f"a folder, or a hub model{'' if revision is None else f' with commit {revision}'}",
-            remedy=f"{_neighbour(Path(name))}{trouble.remedy} A downloaded folder can be named by its path.",
+            remedy=f"{trouble.remedy} A downloaded folder can be named by its path.",
         ) from error

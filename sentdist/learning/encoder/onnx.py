@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from sentdist.errors import EncoderError
 from sentdist.families import POOLINGS
 from sentdist.learning.encoder.encode import encode
-from sentdist.learning.encoder.pretrained import auto_class, without_bars, without_reports
+from sentdist.learning.encoder.pretrained import auto_class, quiet
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 INPUTS = ("input_ids", "attention_mask")  # (S, T) int64, padded on the right with 0 in the mask
@@ -101,7 +101,7 @@ class PaddedEncoder(nn.Module):
 
 def _padded_model(checkpoint: Path, encoder: SentenceEncoder) -> PreTrainedModel:
     """Load the weights with eager attention: fused kernels do not export the same way everywhere."""
-    with without_bars(), without_reports():
+    with quiet(reports=False):
         kind = auto_class(encoder.model.config)
         model: PreTrainedModel = kind.from_pretrained(checkpoint, dtype=torch.float32, attn_implementation="eager", trust_remote_code=False)
     if "pooler" in model._modules:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -24,71 +24,39 @@ from transformers.utils import logging
 
 from sentdist.errors import EncoderError, brief, first_line
 from sentdist.families import POOLINGS, Family, family_of, has_unread_decoder, why_padded, with_decoder
-from sentdist.files import read_json, reading
+from sentdist.files import reading
 from sentdist.kernels.flat_attention import FLAT_ATTENTION, register_flat_attention
-from sentdist.learning.encoder.declared import (
-    OF_SENTENCES,
-    REMEDY,
-    check_released_words,
-    dense_width,
-    modules,
-    of_sentences,
-    tokens_within,
-    unlike_ours,
-)
+from sentdist.learning.encoder.declared import REMEDY, Checkpoint, Module, tokens_within
+
+_ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
+_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate")
+EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
 
 
 @contextmanager
-def without_bars() -> Iterator[None]:
-    """Disable transformers' progress bars inside; restores the process's setting."""
-    was_enabled = logging.is_progress_bar_enabled()
+def quiet(*, reports: bool = True) -> Iterator[None]:
+    """Disable transformers' progress bars inside, and without `reports` its table of unused weights; restores the process's settings."""
+    had_bars, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            logging.enable_progress_bar()
-
-
-@contextmanager
-def without_reports() -> Iterator[None]:
-    """Disable transformers' report of unused weights inside, where leaving them out is intended."""
-    level = logging.get_verbosity()
-    logging.set_verbosity_error()
+    if not reports:
+        logging.set_verbosity_error()
     try:
         yield
     finally:
         logging.set_verbosity(level)
+        if had_bars:
+            logging.enable_progress_bar()
 
 
-_ATTENTION_DROPOUTS = ("attention_probs_dropout_prob", "attention_dropout")
-_HIDDEN_DROPOUTS = ("hidden_dropout_prob", "hidden_dropout", "dropout", "dropout_rate")
-MODEL_SUFFIXES = (".json", ".safetensors", ".bin", ".txt", ".model")
-MOST = {
-    "hidden_size": 100_000,
-    "num_hidden_layers": 1_000,
-    "num_attention_heads": 10_000,
-    "vocab_size": 10_000_000,
-    "intermediate_size": 1_000_000,
-}
-EXPECTED = "a folder that AutoModel and AutoTokenizer of transformers can load"
-
-
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load the tokenizer of a checkpoint folder; EncoderError if it has none, or one without words."""
-    check_files(folder)
-    with _reading(folder, "tokenizer"):
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        if of_sentences(folder).get("do_lower_case"):
+def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a checkpoint; EncoderError if it has none, or one without words."""
+    with _reading(checkpoint.folder, "tokenizer"):
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder, trust_remote_code=False)
+        if checkpoint.sentences.get("do_lower_case"):
             _read_in_lower_case(tokenizer)
-    # Without tokenizer files transformers 5 makes one to which all words are unknown.
-    if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
-        raise EncoderError(
-            where=f"encoder {folder}",
-            found="no tokenizer (a vocabulary of special tokens only)",
-            expected="tokenizer.json, or the vocabulary files of its tokenizer",
-            remedy="Put the model's tokenizer files beside its weights.",
-        )
+        # Without tokenizer files transformers 5 makes one to which all words are unknown.
+        if set(tokenizer.get_vocab()) <= set(tokenizer.all_special_tokens):
+            raise ValueError("a vocabulary of special tokens only")
     return tokenizer
 
 
@@ -133,7 +101,7 @@ def load_model(
         _make_ready(model, family, is_flat=reason is None)
         return model, reason
     is_part = family.is_read_without_decoder or layers is not None
-    with _reading(folder, "model"), without_bars(), without_reports() if is_part else nullcontext():
+    with _reading(folder, "model"), quiet(reports=not is_part):
         model, report = auto_class(config).from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **attention
         )  # fmt: skip
@@ -157,13 +125,14 @@ def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForT
 
 
 def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
-    """Adapt families with own attention code here; transformers lets most families use any attention. The imports take a while."""
-    if family.own_code == "t5":
-        from sentdist.kernels.flat_models import make_ready
-
-        make_ready(model, is_flat=is_flat)
+    """Adapt families with own attention code here; transformers lets most families use any attention."""
+    if family.own_code == "t5":  # one module for its word embeddings, and a probability for dropout in attention alone
+        model.encoder.set_input_embeddings(model.shared)
+        for module in model.modules():
+            if hasattr(module, "relative_attention_num_buckets"):
+                module.dropout = model.config.attention_dropout
     if family.own_code == "mpnet" and is_flat:
-        from sentdist.kernels.flat_models import lay_flat
+        from sentdist.kernels.flat_models import lay_flat  # imports the family's code
 
         lay_flat(model)
 
@@ -195,31 +164,12 @@ def _set_probability(config: PreTrainedConfig, names: tuple[str, ...], value: fl
 
 
 def load_configuration(folder: Path) -> PreTrainedConfig:
-    """Load the configuration of a checkpoint folder; EncoderError if there is none, or one with a size that no encoder has."""
-    check_files(folder)
+    """Load the configuration of a checkpoint folder; EncoderError if there is none."""
     with _reading(folder, "configuration"):
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)  # the default asks in a terminal whether to run code
-        for name, most in MOST.items():
-            value = getattr(config, name, None)
-            if isinstance(value, int) and not 0 < value <= most:
-                raise ValueError(f"{name} is {brief(value)}, not in 1 to {most:,}")
-    check_released_words(config, folder)
     # A checkpoint's own code never runs here; encoders trained from it do not refer to it.
     vars(config).pop("auto_map", None)
     return config
-
-
-def check_files(folder: Path) -> None:
-    """Raise EncoderError for files that libraries report badly: pipes and devices, which block forever, and truncated JSON.
-
-    An unreadable tokenizer.json may otherwise be skipped for older files beside it.
-    """
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
-        if path.suffix in MODEL_SUFFIXES and not path.is_dir():
-            with reading(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError):
-                pass
-        if path.name in ("config.json", "tokenizer.json", "tokenizer_config.json", "modules.json"):
-            read_json(path, expected=EXPECTED, remedy=REMEDY, kind=EncoderError)
 
 
 @contextmanager
@@ -238,84 +188,54 @@ def _reading(folder: Path, what: str) -> Iterator[None]:
         ) from error
 
 
-def saved_head(folder: Path, pooling: str) -> dict[str, Tensor] | None:
+def saved_head(checkpoint: Checkpoint, pooling: str) -> dict[str, Tensor] | None:
     """Return the Dense module of a sentence-transformers folder as {"dense.weight", "dense.bias"}, the latter if present.
 
     None without a Dense module or if the pooling has no dense layer; EncoderError if the layer of `pooling` computes something else.
     """
     known = POOLINGS[pooling]
-    weights = _module_weights(folder, "Dense", what="a dense layer") if known.has_head else None
-    if weights is None:
+    dense = checkpoint.modules_of("Dense") if known.has_head else []
+    if not dense:
         return None
-    width = dense_width(folder)
-    if width is None:
+    weights = _weights_of(dense[0])
+    shapes = {name: tuple(weight.shape) for name, weight in weights.items()}
+    if not checkpoint.computes_like(known) or shapes.get("linear.weight", (None,))[0] != checkpoint.dense_width:
         raise EncoderError(
-            where=f"encoder {folder}: dense layer",
-            found="several in modules.json, or one whose config.json has no out_features",
-            expected="one dense layer with a known width",
-            remedy=f"Name the pooling {known.without_head} to leave it out, or export the encoder again.",
-        )
-    if "linear.weight" not in weights or weights["linear.weight"].shape[0] != width:
-        raise EncoderError(
-            where=f"encoder {folder}: dense layer",
-            found=f"weights {brief({name: tuple(weight.shape) for name, weight in weights.items()})}",
-            expected=f"linear.weight to the width {width} of its config.json (out_features)",
-            remedy="Weights and config.json belong to different layers: fetch the folder again, or export the encoder again.",
-        )
-    if (unlike := unlike_ours(folder, pooling)) is not None:
-        raise EncoderError(
-            where=f"encoder {folder}: pooling {pooling}",
-            found=unlike,
-            expected=f"one with {known.dense.activation}",
+            where=f"encoder {checkpoint.folder}: dense layer",
+            found=f"{len(dense)}, with {brief(dict(dense[0].config))} and weights {brief(shapes)}",
+            expected=f"one with {known.dense.activation} as pooling {pooling} has, of the width in its config.json",
             remedy=f"Name the pooling that the folder was made with, or {known.without_head} to leave the layer out.",
         )
     return {name.replace("linear.", "dense."): weight for name, weight in weights.items()}
 
 
-def check_layer_weights(folder: Path, pooling: str) -> None:
-    """Raise EncoderError if a folder's layer weights, which sentence-transformers can train, differ from the mean of layers of `pooling`.
-
-    Nothing is compared without weights in the folder, or if the pooling reads only the last layer.
-    """
+def check_layer_weights(checkpoint: Checkpoint, pooling: str) -> None:
+    """Raise EncoderError if a folder's layer weights, which can be trained, differ from the mean of layers of `pooling`."""
     layers = POOLINGS[pooling].layers
-    found = None if layers is None else _module_weights(folder, "WeightedLayerPooling", what="a mean of layers")
-    if layers is None or found is None:
-        return
-    weights = found.get("layer_weights", torch.zeros(1)).float()
-    ours = torch.zeros(len(weights))
-    ours[[number - 1 for number in layers(len(weights))]] = 1.0
-    shares, ours = weights / weights.sum(), ours / ours.sum()
-    if not torch.allclose(shares, ours, atol=1e-4):
-        raise EncoderError(
-            where=f"encoder {folder}: the mean of layers that modules.json declares",
-            found=f"weights {', '.join(f'{share:.3g}' for share in shares.tolist())} of the layers",
-            expected=f"those of {pooling}: {', '.join(f'{share:.3g}' for share in ours.tolist())}",
-            remedy="Name another pooling to use only the transformer of this checkpoint.",
-        )
+    for module in checkpoint.modules_of("WeightedLayerPooling") if layers is not None else ():
+        assert layers is not None
+        weights = _weights_of(module).get("layer_weights", torch.zeros(1)).float()
+        ours = torch.zeros(len(weights))
+        ours[[number - 1 for number in layers(len(weights))]] = 1.0
+        if not torch.allclose(weights / weights.sum(), ours / ours.sum(), atol=1e-4):
+            raise EncoderError(
+                where=f"encoder {checkpoint.folder}: the mean of layers that modules.json declares",
+                found=f"weights {brief(weights.tolist())} of the layers",
+                expected=f"those of {pooling}: {brief(ours.tolist())}",
+                remedy="Name another pooling to use only the transformer of this checkpoint.",
+            )
 
 
-def _module_weights(folder: Path, kind: str, *, what: str) -> dict[str, Tensor] | None:
-    """Return the weights of the first module of that kind in a sentence-transformers folder; None without one."""
-    for module in modules(folder):
-        if module["type"].rsplit(".", 1)[-1] == kind:
-            file = folder / module["path"] / "model.safetensors"
-            if not os.path.lexists(file):
-                file = file.with_name("pytorch_model.bin")
-            with reading(file, expected=f"the weights of {what}", remedy=REMEDY, kind=EncoderError):
-                return load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
-    return None
+def _weights_of(module: Module) -> dict[str, Tensor]:
+    file = module.folder / "model.safetensors"
+    if not os.path.lexists(file):
+        file = file.with_name("pytorch_model.bin")
+    with reading(file, expected=f"the weights of {module.kind}", remedy=REMEDY, kind=EncoderError):
+        return load_file(file) if file.suffix == ".safetensors" else torch.load(file, map_location="cpu", weights_only=True)
 
 
-def most_tokens_of_loaded(folder: Path, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
-    """Like `most_tokens`, with transformers' defaults where the files have no value: 512 if that is no length either.
-
-    EncoderError if the declared value is no number of tokens.
-    """
-    declared = of_sentences(folder).get("max_seq_length") or tokenizer.model_max_length
-    if not isinstance(declared, int | float) or declared < 1:
-        raise EncoderError(
-            where=str(folder / OF_SENTENCES[0]), found=f"max_seq_length {brief(declared)}", expected="a number of tokens", remedy=REMEDY
-        )
+def most_tokens_of_loaded(checkpoint: Checkpoint, config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> int:
+    """Like `Checkpoint.most_tokens`, with transformers' defaults where the files have no value: 512 if that is no length either."""
+    declared = checkpoint.sentences.get("max_seq_length") or tokenizer.model_max_length
     positions = int(getattr(config, "max_position_embeddings", 512))
-    family = family_of(config.to_dict())
-    return tokens_within(family, positions=positions, padding=config.pad_token_id, declared=declared) or 512
+    return tokens_within(checkpoint.family, positions=positions, padding=config.pad_token_id, declared=declared) or 512

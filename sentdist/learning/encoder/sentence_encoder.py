@@ -12,13 +12,13 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, brief, did_you_mean, typed
+from sentdist.errors import EncoderError, did_you_mean, typed
 from sentdist.families import POOLINGS, family_of, is_causal
 from sentdist.kernels.flat_attention import Segments
 from sentdist.kernels.fused_layer import fuse_layers
 from sentdist.kernels.grouped_attention import group_borders
 from sentdist.kernels.tensors import inverse, sent_to
-from sentdist.learning.encoder.declared import check_can_embed, check_has_embeddings, declared_pooling, ends_in_normalize
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.encoder.find_checkpoint import find_checkpoint
 from sentdist.learning.encoder.pooling import PoolingHead, pool, replace_dropout
 from sentdist.learning.encoder.pretrained import (
@@ -26,8 +26,8 @@ from sentdist.learning.encoder.pretrained import (
     load_model,
     load_tokenizer,
     most_tokens_of_loaded,
+    quiet,
     saved_head,
-    without_bars,
 )
 from sentdist.learning.encoder.tokens import TokenBatch, collate, token_ids
 from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
@@ -45,21 +45,20 @@ class SentenceEncoder(nn.Module):
         max_length: tokens, special ones included.
         padded_reason: why this model runs padded, in groups of similar length, rather than flat; None: it runs flat. Callers log it once.
         dense_weights: of the layer that gives the pooling's head its shape (see PoolingHead).
-        is_exported_normalized: `save` writes a folder whose embeddings have length 1 in sentence-transformers, like the one it was loaded
-            from.
+        checkpoint: what the folder declares that it was loaded from.
     """
 
     def __init__(
         self,
         *,
+        checkpoint: Checkpoint,
         model: PreTrainedModel,
         tokenizer: PreTrainedTokenizerBase,
         pooling: str,
         max_length: int,
-        drophead: float = 0.0,
-        padded_reason: str | None = None,
-        is_exported_normalized: bool = False,
-        dense_weights: Mapping[str, Tensor] | None = None,
+        drophead: float,
+        padded_reason: str | None,
+        dense_weights: Mapping[str, Tensor] | None,
     ) -> None:
         super().__init__()
         width = int(model.config.hidden_size)
@@ -68,7 +67,8 @@ class SentenceEncoder(nn.Module):
         self.max_length = max_length
         self.drophead = drophead
         self.padded_reason = padded_reason
-        self.is_exported_normalized = is_exported_normalized
+        self.checkpoint = checkpoint
+        self.is_exported_normalized = checkpoint.is_normalized  # `save` then writes a folder whose embeddings have length 1
         self._num_passes: int | None = None
         self._word_rows: WordRows | None = None
         config = model.config.to_dict()
@@ -113,33 +113,31 @@ class SentenceEncoder(nn.Module):
         Raises:
             EncoderError: the checkpoint or a value cannot be used.
         """
-        folder = find_checkpoint(checkpoint, revision=revision)
-        check_can_embed(folder, where=f"encoder {folder}")
-        pooling = _checked_pooling(pooling if pooling is not None else declared_pooling(folder) or "mean", folder)
-        check_layer_weights(folder, pooling)
-        tokenizer = load_tokenizer(folder)
+        found = Checkpoint.open(find_checkpoint(checkpoint, revision=revision))
+        found.check_can_embed(where=f"encoder {found.folder}")
+        pooling = _checked_pooling(pooling if pooling is not None else found.pooling or "mean", found.folder)
+        check_layer_weights(found, pooling)
+        tokenizer = load_tokenizer(found)
         model, padded_reason = load_model(
-            folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers
+            found.folder, attention_dropout=attention_dropout, hidden_dropout=hidden_dropout, initialization=initialization, layers=layers
         )
-        rows = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
-        check_has_embeddings(len(tokenizer), rows, where=f"encoder {folder}")
-        _check_drophead(drophead, padded_reason, folder)
-        head = saved_head(folder, pooling)
+        _check_has_embeddings(model, tokenizer, found.folder)
+        _check_drophead(drophead, padded_reason, found.folder)
+        head = saved_head(found, pooling)
         replace_dropout(model)
         fuse_layers(model)
-        longest = most_tokens_of_loaded(folder, model.config, tokenizer)
         encoder = cls(
+            checkpoint=found,
             model=model,
             tokenizer=tokenizer,
             pooling=pooling,
-            max_length=_checked_length(max_length, longest, folder),
+            max_length=_checked_length(max_length, most_tokens_of_loaded(found, model.config, tokenizer), found.folder),
             drophead=drophead,
             padded_reason=padded_reason,
-            is_exported_normalized=ends_in_normalize(folder),
             dense_weights=head,
         )
         if encoder.head is not None and head is not None and initialization == "pretrained":
-            _load_head(encoder.head, head, folder)
+            encoder.head.load_state_dict(head)
         return encoder
 
     @property
@@ -166,6 +164,11 @@ class SentenceEncoder(nn.Module):
     def checked_length(self, max_length: int | None) -> int:
         """Return the length that sentences are truncated to (default: the encoder's own); EncoderError without positions for it."""
         return _checked_length(max_length, self.max_length, Path(str(self.model.config.name_or_path)))
+
+    def tokens_not_pooled(self, num_tokens: int, *, name: str) -> int:
+        """Return `num_tokens` of a prompt if the folder excludes it from the declared pooling; else 0. name: as the user gave it."""
+        is_left_out = num_tokens and self.pooling == self.checkpoint.pooling and self.checkpoint.leaves_prompt_out(name)
+        return num_tokens if is_left_out else 0
 
     def recompute_layers(self) -> None:
         """In training, keep only the input of each transformer layer and recompute the rest in the backward pass, with the same random
@@ -261,7 +264,7 @@ class SentenceEncoder(nn.Module):
         """Write a sentence-transformers folder with this encoder's test-time embeddings, of length 1 if `is_exported_normalized`; see
         write_folder.py.
         """
-        with without_bars():
+        with quiet():
             write_folder(
                 path,
                 model=self.model,
@@ -275,13 +278,15 @@ class SentenceEncoder(nn.Module):
             )
 
 
-def _load_head(head: PoolingHead, weights: dict[str, Tensor], folder: Path) -> None:
-    found, wanted = ({name: tuple(tensor.shape) for name, tensor in one.items()} for one in (weights, head.state_dict()))
-    if found != wanted:
+def _check_has_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    num_embeddings = len(cast(nn.Embedding, model.get_input_embeddings()).weight)
+    if len(tokenizer) > num_embeddings:
         raise EncoderError(
-            where=f"encoder {folder}: dense layer", found=brief(found), expected=brief(wanted), remedy="Export the encoder again."
+            where=f"encoder {folder}",
+            found=f"a tokenizer of {len(tokenizer)} tokens and {num_embeddings} word embeddings",
+            expected="an embedding for every token",
+            remedy="The tokenizer belongs to another model: put the model's tokenizer files into the folder.",
         )
-    head.load_state_dict(weights)
 
 
 def _checked_pooling(pooling: str, folder: Path) -> str:

@@ -22,7 +22,6 @@ from transformers import PreTrainedTokenizerBase as Tokenizer
 from sentdist.errors import DataError, EncoderError, brief
 from sentdist.files import drop_remedy, read_array
 from sentdist.kernels.tensors import sent_to
-from sentdist.learning.encoder.declared import declared_pooling, leaves_prompt_out
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,9 +401,3 @@ def check_room(prompt: str, num_tokens: int, *, longest: int, checkpoint: str) -
             expected=f"one that leaves room for a sentence within {longest} tokens",
             remedy="Shorten it, or raise max_length.",
         )
-
-
-def tokens_not_pooled(num_tokens: int, *, folder: Path, pooling: str, checkpoint: str) -> int:
-    """Return `num_tokens` of the prompt if the folder excludes it from the declared pooling; else 0. checkpoint: as the user named it."""
-    is_left_out = num_tokens and pooling == declared_pooling(folder) and leaves_prompt_out(folder, checkpoint)
-    return num_tokens if is_left_out else 0

@@ -8,6 +8,7 @@ It is written by sentence-transformers 6.2, then converted to the layout that ol
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_util
 from yaml import YAMLError
 
 from sentdist.families import POOLINGS
-from sentdist.learning.encoder.declared import write_classic
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, INSTRUCTORS, OF_SENTENCES, Checkpoint, json_object
 from sentdist.learning.encoder.pooling import PoolingHead
 from sentdist.text import markdown_table, markdown_text
 
@@ -103,9 +104,6 @@ def add_training_facts(folder: Path, card: EncoderCard) -> None:
 
 def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
     return markdown_table(header, [(markdown_text(name), markdown_text(value)) for name, value in rows.items()], num_left=2)
-
-
-__all__ = ["EncoderCard", "write_folder"]
 
 
 def write_folder(
@@ -193,3 +191,60 @@ def _pooling_modules(model: PreTrainedModel, pooling: str, head: PoolingHead | N
         dense.linear.load_state_dict(head.dense.state_dict())
         modules.append(dense)
     return modules
+
+
+# Keys of modules that sentence-transformers write since version 6; version 5 fails on them.
+SINCE_VERSION_6 = (
+    "transformer_task", "modality_config", "processing_kwargs", "unpad_inputs", "module_input_name", "module_output_name",
+    "embedding_dimension", "pooling_mode",
+)  # fmt: skip
+POOLING_FLAGS = {"cls": "pooling_mode_cls_token", "mean": "pooling_mode_mean_tokens", "lasttoken": "pooling_mode_lasttoken"}
+
+
+def write_classic(folder: Path, max_length: int | None) -> None:
+    """Rewrite a sentence-transformers folder in the layout from before version 6, which version 6 and text-embeddings-inference read, too.
+
+    max_length: tokens of a sentence; None: as the folder declares.
+    """
+    found = Checkpoint.open(folder)
+    kinds = [
+        {**module, "type": f"sentence_transformers.models.{known.kind}"}
+        for module, known in zip(json.loads((folder / "modules.json").read_text()), found.modules, strict=True)
+    ]
+    _write(folder / "modules.json", kinds)
+    for module in found.modules[1:]:
+        config = dict(module.config)
+        if module.kind == "Pooling" and "pooling_mode" in config:
+            config |= {flag: config["pooling_mode"] == mode for mode, flag in POOLING_FLAGS.items()}
+        if "embedding_dimension" in config:
+            config["word_embedding_dimension"] = config["embedding_dimension"]
+        if config:
+            _write(module.folder / "config.json", _without_new_keys(config))
+    sentences, tokenizer = _without_new_keys(found.sentences), json_object(folder / "tokenizer_config.json")
+    if (length := max_length or found.most_tokens) is not None:
+        sentences["max_seq_length"] = tokenizer["model_max_length"] = length
+    if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # transformers 5 alone knows the name; the other one both versions
+        tokenizer = {"model_input_names": ["input_ids", "attention_mask"]} | tokenizer | {"tokenizer_class": "PreTrainedTokenizerFast"}
+    if isinstance(tokenizer.get("extra_special_tokens"), list):  # also known to transformers 5 alone
+        tokenizer["additional_special_tokens"] = tokenizer.pop("extra_special_tokens")
+    _write(folder / OF_SENTENCES[0], {"do_lower_case": False} | sentences)
+    _write(folder / "tokenizer_config.json", tokenizer)
+
+
+def keep_prompts(folder: Path, copy: Path, *, name: str) -> None:
+    """Make sentence-transformers use and pool prompts with `copy` as with `folder`; name: the user's, on which behaviour may depend."""
+    of, copied = Checkpoint.open(folder), Checkpoint.open(copy)
+    if (copied.prompts, copied.default_prompt) != (of.prompts, of.default_prompt):
+        prompts = {"prompts": dict(of.prompts), "default_prompt_name": of.default_prompt}
+        _write(copy / CONFIG_OF_PROMPTS, json_object(copy / CONFIG_OF_PROMPTS) | prompts)
+    if name in INSTRUCTORS and copied.pooling == of.pooling:
+        for module in copied.modules_of("Pooling"):
+            _write(module.folder / "config.json", {**module.config, "include_prompt": False})
+
+
+def _without_new_keys(config: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in config.items() if name not in SINCE_VERSION_6}
+
+
+def _write(path: Path, values: object) -> None:
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False), encoding="utf-8")

@@ -9,6 +9,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,62 +26,8 @@ from sentdist.run.cluster.address import HEAD, NAMESPACE
 from sentdist.run.prometheus import BANK_BYTES, show
 from sentdist.store.store import ArtifactStore
 
-SPILL_FROM = 0.8  # of an object store: where Ray begins to move objects to disk (object_spilling_threshold)
-DISK_UNTIL = 0.95  # of a disk: where Ray refuses to spill more (local_fs_capacity_threshold)
-
-
-@dataclass(frozen=True, kw_only=True)
-class BankPlacement:
-    """Bytes that banks take on every node that reads them."""
-
-    wanted_bytes: int  # size of the requested banks
-    held_bytes: int  # size of the banks already held
-    memory_bytes: int  # size of the smallest object store
-    spilled_bytes: int  # part that will be spilled to disk
-
-    @property
-    def line(self) -> str:
-        """Size of the bank and its placement, as a phrase."""
-        others = f" beside {memory_size(self.held_bytes)} of other banks" if self.held_bytes else ""
-        where = (
-            "in memory" if not self.spilled_bytes else f"{memory_size(self.spilled_bytes)} of it spilled to disk, where look-ups are slower"
-        )
-        return f"bank of {memory_size(self.wanted_bytes)}{others} for an object store of {memory_size(self.memory_bytes)} a node: {where}"
-
-
-def placement_for(wanted_bytes: int, *, held_bytes: int, memory_bytes: int, disk_bytes: int) -> BankPlacement:
-    """Decide how much of the banks is spilled. Every node that reads them holds all of them, so the smallest object store counts.
-
-    Raises:
-        ResourceError: they fit neither in memory nor on disk.
-    """
-    total = wanted_bytes + held_bytes
-    spilled = max(0, total - int(memory_bytes * SPILL_FROM))
-    if spilled > disk_bytes:
-        raise ResourceError(
-            where="object store",
-            found=f"banks of {memory_size(wanted_bytes)}, {memory_size(held_bytes)} of other banks, an object store of "
-            f"{memory_size(memory_bytes)} on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
-            expected=f"at most {memory_size(int(memory_bytes * SPILL_FROM) + disk_bytes)} in all",
-            remedy="Store banks as float16, start Ray with --object-store-memory, "
-            "or set runtime.bank_in_object_store=false to map them from files.",
-        )
-    return BankPlacement(wanted_bytes=wanted_bytes, held_bytes=held_bytes, memory_bytes=memory_bytes, spilled_bytes=spilled)
-
-
-def smallest_object_store(rows: Iterable[Mapping[str, object]]) -> int:
-    """Return the bytes of the smallest object store of living nodes with CPUs. rows: the answer of `ray.nodes()`."""
-    resources = [row["Resources"] for row in rows if row["Alive"]]
-    sizes = [(found.get("CPU", 0.0), int(found.get("object_store_memory", 0))) for found in resources if isinstance(found, Mapping)]
-    return min([size for cpus, size in sizes if cpus] or [size for _, size in sizes])
-
-
-def disk_to_spill_to(*, total_bytes: int, free_bytes: int) -> int:
-    """Return the bytes that Ray will spill to a disk before it refuses."""
-    return max(0, free_bytes - int(total_bytes * (1 - DISK_UNTIL)))
-
-
 PREFIX = "sentdist-banks"
+SPILL_FROM = 0.8  # of an object store: where Ray begins to move objects to disk (object_spilling_threshold)
 # A task that reads shards reserves no CPU, or it would wait for the trainings that wait for it; so their number is bounded here. Starting
 # a process costs about as much as reading 64 MiB.
 TASKS_PER_BANK = 4
@@ -151,25 +98,25 @@ class EmbeddingBanks:
         self._own_handle = ray.get_runtime_context().current_actor
         threading.Thread(target=_look_now_and_then, args=(self._own_handle, idle_s / 4), daemon=True).start()
 
-    def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
+    def shards(self, orders: list[BankOrder], lost: tuple[str, ...]) -> list[HeldBank]:
         """Return the shards of banks; start reading those that are missing. lost: generations that turned out to be unreadable.
 
-        Returns:
-            The banks, and the placement of those started now; None if all were there.
+        Raises:
+            ResourceError: they fit neither in memory nor on the disk to which Ray spills.
         """
-        self._asked_at = time.monotonic()
         self.forget(lost)
         missing = [order for order in dict.fromkeys(orders) if order.key not in self._held or self._held[order.key].order != order]
         for order in missing:
-            self._held.pop(order.key, None)
+            self._held.pop(order.key, None)  # of an artifact that was made again
         self.read(tuple(order.key for order in orders))
-        placement = self.placement(sum(order.shape.num_bytes for order in missing)) if missing else None
+        if missing:
+            self._make_room(sum(order.shape.num_bytes for order in missing))
         now = time.monotonic()
         for order in missing:
             bank = HeldBank(shards=_start(order), generation=uuid.uuid4().hex)
             self._held[order.key] = _Held(order=order, bank=bank, made_at=now, used_at=now)
         show(BANK_BYTES, self._num_bytes)
-        return [self._held[order.key].bank for order in orders], placement
+        return [self._held[order.key].bank for order in orders]
 
     def read(self, keys: tuple[str, ...]) -> None:
         """Note that a reader still uses these banks."""
@@ -191,39 +138,41 @@ class EmbeddingBanks:
         """Drop generations that cannot be read."""
         self._held = {key: held for key, held in self._held.items() if held.bank.generation not in lost}
 
-    def placement(self, wanted_bytes: int) -> BankPlacement:
-        """Return the placement of more banks of this size. The disk is that of this node.
+    def _make_room(self, wanted_bytes: int) -> None:
+        """Drop idle banks: a sweep over many banks reads one after another. Then check that more banks of this size fit.
 
-        Idle banks are dropped first: a sweep over many banks reads one after another.
-
-        Raises:
-            ResourceError: they fit neither in memory nor on disk.
+        Every node that reads them holds all of them, so the smallest object store counts; of disks, that of this node.
         """
-        self._asked_at = now = time.monotonic()
+        now = time.monotonic()
         self._held = {key: held for key, held in self._held.items() if now - held.used_at <= self._idle_s}
         nodes = ray.nodes()
-        disk = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id()))
-        return placement_for(
-            wanted_bytes,
-            held_bytes=self._num_bytes,
-            memory_bytes=smallest_object_store(nodes),
-            disk_bytes=disk_to_spill_to(total_bytes=disk.total, free_bytes=disk.free),
-        )
+        memory_bytes = smallest_object_store(nodes)
+        disk_bytes = shutil.disk_usage(_spill_folder(nodes, ray.get_runtime_context().get_node_id())).free
+        if wanted_bytes + self._num_bytes > memory_bytes * SPILL_FROM + disk_bytes:
+            raise ResourceError(
+                where="object store",
+                found=f"banks of {memory_size(wanted_bytes)}, {memory_size(self._num_bytes)} of other banks, an object store of "
+                f"{memory_size(memory_bytes)} on the smallest node, {memory_size(disk_bytes)} of disk to spill to",
+                expected="banks that fit",
+                remedy="Store banks as float16, start Ray with --object-store-memory, "
+                "or set runtime.bank_in_object_store=false to map them from files.",
+            )
 
     def facts(self) -> list[BankFacts]:
         """Return all banks, oldest first."""
         addresses = {row["NodeID"]: row["NodeManagerAddress"] for row in ray.nodes()}
         return [_facts(held, addresses) for held in self._held.values()]
 
-    def drop(self, key: str) -> int:
-        """Drop a bank; its memory is freed when its last reader ends. Return how many are left."""
-        self._held.pop(key, None)
-        show(BANK_BYTES, self._num_bytes)
-        return len(self._held)
-
     @property
     def _num_bytes(self) -> int:
         return sum(held.order.shape.num_bytes for held in self._held.values())
+
+
+def smallest_object_store(rows: Iterable[Mapping[str, object]]) -> int:
+    """Return the bytes of the smallest object store of living nodes with CPUs. rows: the answer of `ray.nodes()`."""
+    resources = [row["Resources"] for row in rows if row["Alive"]]
+    sizes = [(found.get("CPU", 0.0), int(found.get("object_store_memory", 0))) for found in resources if isinstance(found, Mapping)]
+    return min([size for cpus, size in sizes if cpus] or [size for _, size in sizes])
 
 
 def bank_owner(store: str) -> Any:
@@ -257,7 +206,13 @@ def owner_name(store: str) -> str:
 
 def list_banks() -> list[BankFacts]:
     """Return the banks of all stores in the connected cluster."""
-    return [facts for _, owned in _owners() for facts in owned]
+    found: list[BankFacts] = []
+    for listed in ray.util.list_named_actors(all_namespaces=True):
+        if listed["name"].startswith(PREFIX):
+            with suppress(ValueError, RayActorError):  # it has ended, and its banks with it
+                owner: Any = ray.get_actor(listed["name"], namespace=listed["namespace"])
+                found += ray.get(owner.facts.remote())
+    return found
 
 
 @ray.remote
@@ -295,18 +250,6 @@ def _look_now_and_then(owner: Any, every_s: float) -> None:
     while True:
         time.sleep(every_s)
         owner.end_if_idle.options(max_task_retries=0).remote()
-
-
-def _owners() -> list[tuple[Any, list[BankFacts]]]:
-    owners: list[tuple[Any, list[BankFacts]]] = []
-    for listed in ray.util.list_named_actors(all_namespaces=True):
-        if listed["name"].startswith(PREFIX):
-            try:
-                owner = ray.get_actor(listed["name"], namespace=listed["namespace"])
-                owners.append((owner, ray.get(owner.facts.remote())))
-            except (ValueError, RayActorError):  # it has ended, and its banks with it
-                continue
-    return owners
 
 
 def _facts(held: _Held, addresses: Mapping[str, str]) -> BankFacts:

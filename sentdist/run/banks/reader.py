@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 import ray
@@ -16,12 +12,10 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError
 from torch import Tensor
 
 from sentdist.errors import ArtifactLost, DataError, StoreError
-from sentdist.families import POOLINGS, configured
-from sentdist.files import drop_remedy, reading
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
-from sentdist.learning.bank_shape import bank_bytes, bank_shape, bytes_together
+from sentdist.learning.bank_shape import bank_shape, bytes_together
 from sentdist.recipe.stages import Bank, Train
-from sentdist.run.banks.owner import IDLE_S, BankOrder, BankPlacement, HeldBank, ask_owner, bank_owner
+from sentdist.run.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.run.cluster.connection import cause_of
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import file_bank
@@ -29,10 +23,7 @@ from sentdist.stages.rungs import file_bank
 TRIES = 2  # a lost shard is requested once more; a second loss has a cause that another request does not remove
 SAY_EVERY_S = IDLE_S / 3  # between two notes to the owner that the bank is still read
 
-log = logging.getLogger(__name__)
-
 Shards = tuple[np.ndarray, ...]
-T = TypeVar("T")
 
 
 class ObjectStoreBank(HostBank):
@@ -101,9 +92,7 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
             )
     lost: tuple[str, ...] = ()
     for attempt in range(TRIES):
-        held, placement = _ask(orders, lost)
-        if placement is not None:
-            log.log(logging.WARNING if placement.spilled_bytes else logging.INFO, placement.line)
+        held = _ask(orders, lost)
         try:
             return ObjectStoreBank(orders, [_get(bank) for bank in held])
         except (ObjectLostError, RayTaskError) as error:
@@ -113,45 +102,6 @@ def open_orders(orders: tuple[BankOrder, ...]) -> ObjectStoreBank:
                 bank_owner(first.store).forget.remote(lost)
                 raise (cause if isinstance(cause, DataError | StoreError) else _lost(orders, cause)) from None
     raise AssertionError("the last try returns or raises")
-
-
-def placement_of(stage: Bank, context: Context) -> BankPlacement:
-    """Return the placement of a bank before it is built: S is known from its corpus, D from the configuration of its encoder.
-
-    Raises:
-        ResourceError: it fits neither in the object store nor on its spill disk.
-        StoreError: corpus or encoder are not finished.
-    """
-    corpus = context.store.get(stage.corpus)
-    encoder = context.store.get(stage.encoder)
-    if corpus is None or encoder is None:
-        raise ArtifactLost(
-            where=f"{context.store.shown}/{stage.place}",
-            found="no corpus or no encoder for it",
-            expected="its inputs finished",
-            remedy="Run the whole recipe.",
-        )
-    num_bytes = bank_bytes(int(str(corpus.record.results["num_sentences"])), _embedding_width(stage.encoder, context), stage.dtype)
-    try:
-        placement: BankPlacement = ask_owner(context.store.root, lambda owner: owner.placement.remote(num_bytes))
-    except RayTaskError as error:
-        raise cause_of(error) from None
-    return placement
-
-
-def _embedding_width(encoder: Train, context: Context) -> int:
-    """Read the width from the folder of a trained encoder: from the dense layer after its pooling, or else from its configuration."""
-
-    def said_in(file: str, read: Callable[[Any], T]) -> T:
-        place = f"{encoder.place}/{file}"
-        content = context.store.open_file(place).read()
-        with reading(None, where=place, expected="the configuration of an encoder", remedy=drop_remedy(Path(encoder.place))):
-            return read(json.loads(content))
-
-    if not POOLINGS[encoder.encoder.pooling].gives_dense:
-        return said_in("config.json", lambda values: int(configured(values, "width") or values["hidden_size"]))
-    dense = said_in("modules.json", lambda found: next(str(one["path"]) for one in found if one["type"].endswith(".Dense")))
-    return said_in(f"{dense}/config.json", lambda values: int(values["out_features"]))
 
 
 def order_of(stage: Bank, context: Context) -> BankOrder:
@@ -178,16 +128,14 @@ def order_of(stage: Bank, context: Context) -> BankOrder:
     )
 
 
-def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement | None]:
+def _ask(orders: tuple[BankOrder, ...], lost: tuple[str, ...]) -> list[HeldBank]:
     try:
-        answer: tuple[list[HeldBank], BankPlacement | None] = ask_owner(
-            orders[0].store, lambda owner: owner.shards.remote(list(orders), lost)
-        )
+        held: list[HeldBank] = ask_owner(orders[0].store, lambda owner: owner.shards.remote(list(orders), lost))
     except RayTaskError as error:
         raise cause_of(error) from None
     except RayActorError as error:
         raise _lost(orders, error) from error
-    return answer
+    return held
 
 
 def _get(bank: HeldBank) -> Shards:

@@ -24,7 +24,7 @@ from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Scores
 from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.scores.build import build_scores
+from sentdist.stages.scores import build_scores
 from sentdist.stages.train import TrainSession
 from tests.parity.wiring.declared import O
 from tests.parity.wiring.product import STILL, TRAINING, Place, opened, planned, run, stage_of, start_of

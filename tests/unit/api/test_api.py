@@ -24,9 +24,9 @@ from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.stage import Json
 from sentdist.report import paper_page
-from sentdist.run import build_recipe
-from sentdist.stages.planning import planned
-from sentdist.store.searches import load_search
+from sentdist.run import backend
+from sentdist.stages import planned
+from sentdist.store.searches import find_search
 from sentdist.store.store import ArtifactStore
 from tests.support.tiny_data import tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, WIDTH
@@ -164,7 +164,9 @@ def test_a_search_is_carried_out_as_its_command_does(tiny_encoder_dir: Path, tmp
     with pytest.raises(RecipeError, match="expected a recipe without one"):
         sentdist.plan(recipe, store=store, data=data)
     outcomes = sentdist.sweep(recipe, store=store, data=data, print_line=lambda line: None)
-    (finalist,) = load_search(ArtifactStore(store), "tiny").finalists
+    search = find_search(ArtifactStore(store), "tiny")
+    assert search is not None
+    (finalist,) = search.finalists
     assert [(one.method, one.seed, dict(one.params)) for one in outcomes] == [
         ("base", None, {}), *(("fine_tuned", seed, finalist.suggestion) for seed in (0, 1)),
     ]  # fmt: skip
@@ -287,9 +289,7 @@ def test_every_function_asks_the_store_and_data_that_are_given(
 
 def test_a_grid_is_left_out_by_run_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     built: list[tuple[int, object]] = []
-    monkeypatch.setattr(
-        build_recipe, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or []
-    )
+    monkeypatch.setattr(backend, "build_recipe", lambda asked, *_, **named: built.append((len(asked.trials), named["print_line"])) or [])
     said: list[str] = []
     for call in (sentdist.run, sentdist.sweep):
         assert call(DEMO, store=tmp_path, print_line=said.append) == []

@@ -68,7 +68,7 @@ MISTAKES = [
     (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
     (("{encoder}", "-", "--out", "{out}", "--id", "id"), "expected .parquet"),
     (("{encoder}?pooling=cls_mlp", "-", "--out", "{out}"), "no weights of a dense layer"),
-    (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
+    (("{silent}", "-", "--out", "{out}"), "tokenizer"),
     (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found no sentence"),
 ]
 

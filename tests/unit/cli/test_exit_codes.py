@@ -18,7 +18,7 @@ from sentdist.cli import app, recipes, summary
 from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.recipe.stage import Json
 from sentdist.report import page_head, sweep_report
-from sentdist.run import build_recipe
+from sentdist.run import backend
 from sentdist.run.cluster import connection
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
@@ -156,7 +156,7 @@ MISTAKES = [
     (("plan", SEARCH, "--format", "json"), "--format json: found"),
     (("stop", "demo", "--all"), "found demo and --all"),
     (("plan", "good.csv"), "It looks like data: `sentdist tune good.csv`."),
-    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean sts or stsb'),
+    (("evaluate", "minilm-l6", "--tasks", "stss"), 'sentdist evaluate: tasks: "stss" is no task. Did you mean "sts"'),
     (("plan", SEARCH, "--leaks"), "a search chooses its trials"),
     (("list", "trainz"), 'Did you mean "train"?'),
     (("evaluate", "minilm-l6?poolin=cls"), 'Did you mean "pooling"'),
@@ -211,7 +211,7 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
             done.append(("trials", len(asked.trials)))
             return parts
 
-        monkeypatch.setattr(build_recipe, "build_recipe", carried_out)
+        monkeypatch.setattr(backend, "build_recipe", carried_out)
 
         def brought(store: object, tracking: str, name: str, *, failures: dict[str, str]) -> None:
             if is_away:
@@ -220,7 +220,6 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., tupl
 
         monkeypatch.setattr(summary, "print_outcome", lambda one, store: done.append(("reported", one.name)))
         monkeypatch.setattr(summary, "print_next", lambda name, store: done.append(("next", name)))
-        monkeypatch.setattr(summary, "print_hits", lambda name, context: None)
         monkeypatch.setattr(summary, "publish_report", lambda name, store, tracking: done.append(("report", (name, tracking))))
         monkeypatch.setattr(tracking, "rebuild", brought)
         done.clear()

@@ -15,12 +15,12 @@ from typer.testing import CliRunner, Result
 
 from sentdist.cli import app
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, most_tokens, named_prompts
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, Checkpoint
 from sentdist.recipe.recipe import load_recipe
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stages import Train
 from sentdist.report import encoder_card
-from sentdist.stages.planning.planned import planned_recipe
+from sentdist.stages.planned import planned_recipe
 from sentdist.stages.text_stages import build_overlaps
 from tests.support.building import run_local
 from tests.support.planning import RECIPES
@@ -130,7 +130,8 @@ def test_an_encoder_that_is_exported_as_it_is_keeps_its_prompts(prompted: Path, 
     assert _call("export", tmp_path / "cls", "--out", tmp_path / "copied").exit_code == 0
     assert _call("export", f"{tmp_path}/cls?pooling=mean", "--out", tmp_path / "mean").exit_code == 0
     for name, pooling in (("cls", "cls"), ("copied", "cls"), ("mean", "mean")):
-        assert named_prompts(tmp_path / name) == (PROMPTS["prompts"], "query")
+        found = Checkpoint.open(tmp_path / name)
+        assert (found.prompts, found.default_prompt) == (PROMPTS["prompts"], "query")
         use = EncoderUse(checkpoint=str(prompted), pooling=pooling, prompt="two birds ")
         expected = LoadedEncoder.load(use, "cpu").embed(list(SENTENCES))
         np.testing.assert_allclose(_by_sentence_transformers(tmp_path / name), expected, atol=2e-6)
@@ -156,7 +157,7 @@ def test_a_training_is_exported_with_the_card_that_is_pushed_and_one_of_another_
     monkeypatch.chdir(tmp_path)
     pushed = call("export", key[:8], "--to-hub", "me/mine", "--store", store).output
     assert call("export", key[:8], "--out", "mine", "--store", store).exit_code == 0
-    assert most_tokens(tmp_path / "mine") == 20, "as it was trained with"
+    assert Checkpoint.open(tmp_path / "mine").most_tokens == 20, "as it was trained with"
     assert (tmp_path / "mine" / "README.md").read_text().replace('SentenceTransformer("mine")', 'SentenceTransformer("me/mine")') in pushed
     assert call("export", f"{key[:8]}?pooling=cls", "--out", "other", "--store", store).exit_code == 0
     assert "95 % on other items" not in (tmp_path / "other" / "README.md").read_text(), "these scores are of another pooling"

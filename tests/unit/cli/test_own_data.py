@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 import sentdist
 from sentdist.cli import app
 from sentdist.recipe.recipe import load_recipe
-from sentdist.run.build_recipe import LocalBackend
-from sentdist.stages.planning.planned import place_of, split_commit
+from sentdist.run.backend import LocalBackend
+from sentdist.stages.planned import place_of, split_commit
 
 ROOT = Path(__file__).parents[3]
 
@@ -144,7 +144,7 @@ def test_who_stops_gets_the_best_that_is_finished(words: list[str], moment: str,
 MISTAKES = [
     (["--budget", "soon"], "30m, 2h"), (["--budget", "5s"], "expected a minute or more"), (["--methods", "ranking"], '"ranking" is not one of'),
     (["--columns", "a,b"], "expected ROLE=COLUMN"), (["--columns", "anchor=a"], "columns a"),
-    (["--encoder", "owner/name?max_length=20"], "`git ls-remote https://huggingface.co/owner/name HEAD`"),
+    (["--encoder", "owner/name?max_length=20"], "git ls-remote"),
     (["--encoder", "minilm?max_length=20"], "Did you mean minilm-l6"), (["--name", "Bad_Name!"], "Use --name bad_name."), (["--encoder", "minilm-l6"], "the same for all"),
     (["--encoding", "klingon"], "found 'klingon'"),
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from sentdist.cli.summary import terminal_page
 from sentdist.errors import StoreError
 from sentdist.inference.opening import IN_A_JOB, store_root
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import SweepProgress
+from sentdist.run.progress import SweepProgress
 
 
 def test_a_log_has_no_bar_and_is_shown_how_far_it_is_every_half_minute(

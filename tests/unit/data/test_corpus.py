@@ -58,12 +58,9 @@ def test_a_limit_keeps_distinct_rows_in_order_and_reversed_rows_repeat_none(tmp_
     ("rows", "settings", "said"),
     [
         ([("a", "b")], {"columns": ("one", "three")}, "expected columns one, three"),
-        ([("a", "b")], {"columns": ()}, "0 columns"),
         ([("a", "b"), ("c", "d"), ("e", " \t")], {}, "an empty sentence in row 3, column two"),
         ([("a", None)], {}, "an empty sentence in row 1, column two"),
         ([], {}, "no rows"),
-        ([("a", "b")], {"limit": 0}, "limit 0"),
-        ([("a", "b")], {"columns": ("one",), "add_reversed": True}, "anchor and positive to exchange"),
     ],
 )
 def test_what_makes_no_corpus_is_refused(rows: list[tuple[str | None, ...]], settings: dict[str, Any], said: str, tmp_path: Path) -> None:

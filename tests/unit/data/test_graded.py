@@ -16,7 +16,7 @@ from sentdist.corpora.kind import CorpusTable, Reading
 from sentdist.data.checked_rows import read_pairs
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError
-from sentdist.recipe.specs import Task
+from sentdist.tasks.task import Task
 
 
 def test_words_and_numbers_become_labels() -> None:

@@ -23,7 +23,7 @@ from sentdist.data.retrieval import read_retrieval
 from sentdist.data.sources import inspect_source, read_source
 from sentdist.data.tables import content_digest, find_table
 from sentdist.errors import DataError
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.faulty_s3 import BUCKET, FaultyS3, faulty_s3
 
 TRIPLETS = {

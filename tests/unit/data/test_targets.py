@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,14 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from sentdist.data.tagging import (
-    VALUES,
     FileTargets,
     TargetFacts,
-    count_sentences,
     is_word,
     load_tagger,
     tagger_revision,
-    write_counts,
+    write_tags,
     write_targets,
 )
 from sentdist.errors import DataError, RecipeError
@@ -46,10 +45,9 @@ def made(folder: Path, cuts: list[int], *, num_words: int = 100) -> tuple[FileTa
     folder.mkdir()
     parts = []
     for number, (first, last) in enumerate(zip([0, *cuts], [*cuts, len(SENTENCES)], strict=True)):
-        tags, words = count_sentences(SENTENCES[first:last], tagger=ending_tagger, tagger_name="test")
-        parts.append(folder / f"{number}.npz")
+        parts.append(folder / f"{number}.parquet")
         with parts[-1].open("wb") as file:
-            write_counts(file, tags, words)
+            write_tags(file, SENTENCES[first:last], tagger=ending_tagger, name="test")
     facts = write_targets(folder, parts, num_words=num_words)
     return FileTargets(folder), facts
 
@@ -62,17 +60,20 @@ def dense(targets: FileTargets, ids: Sequence[int]) -> np.ndarray:
 
 
 @pytest.mark.data
-def test_nltk_tags_real_sentences(data_root: Path) -> None:
+def test_nltk_tags_real_sentences(data_root: Path, tmp_path: Path) -> None:
     tagger = load_tagger("nltk", nltk_data=data_root / "nltk_data")
     assert tagger_revision("nltk", nltk_data=data_root / "nltk_data").startswith("nltk-3")
     (pairs,) = tagger(["The quick dog doesn't bark at 12 cats."])
     assert [tag for _, tag in pairs] == ["DET", "ADJ", "NOUN", "VERB", "ADV", "VERB", "ADP", "NUM", "NOUN", "."]
     sentences = pq.read_table(data_root / "text/wiki.parquet")["sentence"].slice(0, 200).to_pylist()
-    tags, words = count_sentences(sentences, tagger=tagger, tagger_name="nltk")
-    assert set(tags.names) <= {"ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X", "."}
-    assert len(tags.names) >= 10
-    assert "the" not in words.names
-    assert 4 < len(words.numbers) / len(sentences) < 30
+    with (tmp_path / "part.parquet").open("wb") as file:
+        write_tags(file, sentences, tagger=tagger, name="nltk")
+    facts = write_targets(tmp_path, [tmp_path / "part.parquet"], num_words=10_000)
+    targets = FileTargets(tmp_path)
+    assert set(targets.tags) <= {"ADJ", "ADP", "ADV", "CONJ", "DET", "NOUN", "NUM", "PRON", "PRT", "VERB", "X", "."}
+    assert facts.num_tags >= 10 and facts.covered_fraction == 1.0
+    assert "the" not in targets.vocabulary
+    assert 4 < len(targets.rows(np.arange(200)).bow_words) / len(sentences) < 30
 
 
 def test_rows_come_in_the_order_of_the_ids_and_others_are_refused(tmp_path: Path) -> None:
@@ -84,14 +85,10 @@ def test_rows_come_in_the_order_of_the_ids_and_others_are_refused(tmp_path: Path
     for wrong in ([-1], [0, 5]):
         with pytest.raises(DataError, match="targets belong to one corpus"):
             targets.rows(np.array(wrong))
-    np.save(targets.folder / VALUES, np.zeros(2, dtype=np.float32))
-    with pytest.raises(DataError, match="shapes"):
-        FileTargets(targets.folder)
-    tags, words = count_sentences(["the .", "of !"], tagger=ending_tagger, tagger_name="test")
-    with (tmp_path / "part.npz").open("wb") as file:
-        write_counts(file, tags, words)
+    with (tmp_path / "part.parquet").open("wb") as file:
+        write_tags(file, ["the .", "of !"], tagger=ending_tagger, name="test")
     with pytest.raises(DataError, match="no word"):
-        write_targets(tmp_path, [tmp_path / "part.npz"], num_words=10)
+        write_targets(tmp_path, [tmp_path / "part.parquet"], num_words=10)
 
 
 def test_a_tagger_is_named_by_module_and_function(tmp_path: Path) -> None:
@@ -104,7 +101,7 @@ def test_a_tagger_is_named_by_module_and_function(tmp_path: Path) -> None:
             load_tagger(name)
     for tagger, found in ((one_too_few, "1 results for 2"), (words_only, r"\['a', 'b'\]")):
         with pytest.raises(DataError, match=found):
-            count_sentences(["a b", "c"], tagger=tagger, tagger_name="mine")  # type: ignore[arg-type]
+            write_tags(io.BytesIO(), ["a b", "c"], tagger=tagger, name="mine")  # type: ignore[arg-type]
     for ask in (load_tagger, tagger_revision):
         with pytest.raises(DataError, match=r"nltk\.downloader averaged_perceptron_tagger_eng"):
             ask("nltk", nltk_data=tmp_path)

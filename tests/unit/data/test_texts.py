@@ -72,7 +72,7 @@ def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
         ("a.csv", "id,sentence\n1,one\n2,\n3, \n", ["sentence"], "rows 2, 3, sentence: found no sentence"),
         ("a.jsonl", '{"sentence": "one"}\n{"sentence": null}\n', ["sentence"], "row 2, sentence: found no sentence"),
         ("a.jsonl", '{"sentence": 3}\n', ["sentence"], "row 1, sentence: found 3"),
-        ("a.jsonl", '{"sentence": ["One.", "Two."]}\n', ["sentence"], "a sentence, not a list"),
+        ("a.jsonl", '{"sentence": ["One.", "Two."]}\n', ["sentence"], "not a list"),
         ("a.csv", "id,question,text\n1,a,one\n", [], "Use --column question, or others"),
         ("a.csv", "A man eats.\ntwo birds\n", [], "as .txt"),
         ("a.txt", "one\n", ["text"], "columns sentence"),

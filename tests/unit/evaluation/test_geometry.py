@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 import pytest
 
-from sentdist.errors import DataError
-from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, rcl_terms, singular_values, uniformity
+from sentdist.evaluation.geometry import alignment, effective_rank, mean_cosine, measure_geometry, singular_values, uniformity
 from sentdist.evaluation.linear_models import probe_distribution, probe_regression
-from sentdist.evaluation.relational import relation_cosines, relation_weights, relational_similarities, score_links, weight_curve
+from sentdist.evaluation.relational import (
+    LinkPrediction,
+    link_similarities,
+    rank_links,
+    relation_cosines,
+    relation_weights,
+    relational_similarities,
+    weight_curve,
+)
 from sentdist.evaluation.sts import spearman
 
 
@@ -49,7 +55,7 @@ def test_extremes() -> None:
 
 def test_alignment_is_absent_without_positives(cloud: np.ndarray) -> None:
     measured = measure_geometry(cloud)
-    assert measured.alignment is None and measured.num_positive_pairs == 0 and measured.num_sentences == 23
+    assert measured.alignment is None
 
 
 S, V = 600, 5
@@ -66,7 +72,6 @@ def test_a_distribution_that_is_there_is_found_and_noise_is_not() -> None:
     assert noise.explained < 0.05
     assert reported.best < reported.cross_entropy < reported.floor
     assert reported.floor == noise.floor
-    assert reported.num_test == S // 4
 
 
 def test_the_floor_is_the_cross_entropy_of_the_mean() -> None:
@@ -89,11 +94,11 @@ def test_ridge_equals_scikit_learns() -> None:
     inputs = (SIGNAL - SIGNAL[train].mean(axis=0)) / SIGNAL[train].std(axis=0)
     predicted = Ridge(alpha=1.0).fit(inputs[train], targets[train]).predict(inputs[test])
     # scikit-learn's R² takes the test sentences' own mean as floor, ours that of the training sentences: nearly the same.
-    assert found.r2 == pytest.approx(r2_score(targets[test], predicted, multioutput="variance_weighted"), abs=0.02)
+    assert found == pytest.approx(r2_score(targets[test], predicted, multioutput="variance_weighted"), abs=0.02)
     errors = ((targets[test] - predicted) ** 2).sum() / ((targets[test] - targets[train].mean(axis=0)) ** 2).sum()
-    assert found.r2 == pytest.approx(1 - errors, rel=1e-9)
-    assert found.r2 > 0.7
-    assert probe_regression(NOISE, targets).r2 < 0.05
+    assert found == pytest.approx(1 - errors, rel=1e-9)
+    assert found > 0.7
+    assert probe_regression(NOISE, targets) < 0.05
 
 
 NAMES = ("entailment", "duplicate-question", "paraphrase")
@@ -134,55 +139,31 @@ def test_cosines_between_relations() -> None:
 def test_a_curve_is_the_score_at_each_weight() -> None:
     first, second, relations, gold = draw(30, 4), draw(30, 4, seed=1), draw(2, 4, seed=2), draw(30, seed=3)
     for directions in ["one", "max_both"]:
+        points = [np.array([1.0, weight]) for weight in (0, 0.5, 2)]
         curve = weight_curve(
-            first,
-            second,
-            relations,
-            NAMES[:2],
-            {"entailment": 1.0, "duplicate-question": 0.7},
-            relation="duplicate-question",
-            grid=(0, 0.5, 2),
-            score=lambda similarities: spearman(similarities, gold),
-            directions=directions,
+            first, second, relations, points, score=lambda similarities: spearman(similarities, gold), directions=directions
         )
-        assert curve.weights == (0.0, 0.5, 2.0)
-        for weight, found in zip(curve.weights, curve.scores, strict=True):
-            similarities = relational_similarities(first, second, relations, [1.0, weight], directions=directions)
+        for weights, found in zip(points, curve, strict=True):
+            similarities = relational_similarities(first, second, relations, weights, directions=directions)
             assert found == pytest.approx(spearman(similarities, gold), abs=1e-9)
-        assert len(set(curve.scores)) == 3
+        assert len(set(curve)) == 3
 
 
 def test_ranks_by_hand() -> None:
     """One head along the first axis; tails at rising angles to it; the true one is third."""
     tails = np.array([[np.cos(angle), np.sin(angle)] for angle in (0.1, 0.2, 0.3, 0.4)])
-    settings = {"tail": [2], "relation": [0], "relations_RD": None, "names": ("a",)}
-    found = score_links([[1.0, 0.0]], tails, pool="all", **settings)
+
+    def ranked(*known: tuple[int, int]) -> LinkPrediction:
+        return rank_links(
+            link_similarities([[1.0, 0.0]], tails), num_tails=4, tail=np.array([2]), relation=np.array([0]), names=("a",),
+            known=np.array(known, dtype=np.int64).reshape(-1, 2), pool="all",
+        )  # fmt: skip
+
+    found = ranked()
     assert found.ranks.tolist() == [3.0]
     assert found.overall.mrr == pytest.approx(100 / 3)
     assert found.overall.hits == {1: 0.0, 3: 100.0, 10: 100.0}
-    filtered = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0)], **settings)
+    filtered = ranked((0, 0))
     assert filtered.ranks.tolist() == [2.0] and filtered.overall.num_candidates == 3.0
-    alone = score_links([[1.0, 0.0]], tails, pool="all", known=[(0, 0), (0, 1), (0, 3)], **settings)
+    alone = ranked((0, 0), (0, 1), (0, 3))
     assert (alone.overall.mrr, alone.overall.num_candidates) == (100.0, 1.0)
-
-
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
-    return float(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
-
-
-def test_terms_are_those_of_loops_and_of_eq_3() -> None:
-    draw, m = np.random.default_rng(0), 7
-    q, ind, au_q, au_ind = draw.normal(size=(m, 5)) + 1, draw.normal(size=(m, 5)), draw.normal(size=(2, m, 5)), draw.normal(size=(2, m, 5))
-    found = rcl_terms(q, ind, au_q, au_ind)
-    pairs = [(q, ind), *((q, one) for one in au_q), *((ind, one) for one in au_ind)]
-    spreads = [np.mean([math.log(np.mean([math.exp(_cosine(x, y)) for y in right])) for x in left]) for left, right in pairs]
-    cosines = [np.mean([_cosine(x, y) for x in left for y in right]) for left, right in pairs]
-    assert found.pairs.spread == pytest.approx(spreads[0]) and found.queries.spread == pytest.approx(sum(spreads[1:3]))
-    assert found.bound == pytest.approx(sum(cosines)) and found.bound < sum(spreads), "Jensen"
-    loss = sum(
-        np.mean([-_cosine(left[i], right[i]) + math.log(sum(math.exp(_cosine(left[i], y)) for y in right)) for i in range(m)])
-        for left, right in pairs
-    )
-    assert found.asymptotic_loss == pytest.approx(loss - len(pairs) * math.log(m)), "Eq. 3 less log M for each of its 1 + 2N terms"
-    with pytest.raises(DataError, match="the same rows and width"):
-        rcl_terms(q, ind[:3], au_q, au_ind)

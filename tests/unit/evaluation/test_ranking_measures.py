@@ -27,7 +27,7 @@ def test_retrieval_is_scored_as_by_trec_eval() -> None:
             qrels[query] = {str(name): int(random.integers(-1, 4)) for name in judged} | {documents[0]: 1}
         ranking = rank_by(random.normal(size=(num_queries, num_documents)), depth=depth)
         given = dict(query_ids=queries, document_ids=documents, qrels=qrels)
-        found = score_ranking(ranking, **given, unranked=["no text"], recall_at=(10, 100))
+        found = score_ranking(ranking, **given, unranked=["no text"])
         run = {
             query: {documents[row]: float(depth - place) for place, row in enumerate(rows)}
             for query, rows in zip(queries, ranking.documents.tolist(), strict=True)

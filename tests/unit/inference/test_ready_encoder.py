@@ -18,12 +18,12 @@ from sentdist.inference.embedding_file import check_made_by, embedding_writer, o
 from sentdist.inference.nearest import SameEncoder
 from sentdist.inference.opening import Prompts
 from sentdist.inference.ready_encoder import LoadedEncoder
-from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
+from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, Checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.recipe.specs import EncoderUse
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5, tiny_encoder
 
 
@@ -96,7 +96,7 @@ def test_embeddings_are_those_of_sentence_transformers(values: dict[str, object]
     """encode, encode_query, encode_document; a name, a text and nothing."""
     path = folder(values, pooling)
     theirs, ours = SentenceTransformer(str(path), device="cpu"), sentdist.Encoder(path)
-    prompts = Prompts.of(path, EncoderUse(checkpoint="it"))
+    prompts = Prompts.of(Checkpoint.open(path), EncoderUse(checkpoint="it"))
 
     def equal(found: np.ndarray, expected: np.ndarray) -> None:
         np.testing.assert_allclose(found, expected, atol=1e-6, rtol=0)
@@ -127,17 +127,17 @@ def test_what_is_no_prompt_is_refused(folder: Folder) -> None:
         ("passages", r'one of its prompts \(query, document, passage\), or a text. Did you mean "passage"'),
     ]:
         with pytest.raises(DataError, match=said):
-            Prompts.of(folder(NAMED), EncoderUse(checkpoint="it")).of_sentences(asked)
+            Prompts.of(Checkpoint.open(folder(NAMED)), EncoderUse(checkpoint="it")).of_sentences(asked)
 
 
 def test_a_folder_whose_prompts_are_none_is_refused(folder: Folder) -> None:
     for values, said in [
         ({"prompts": {"query": 3}}, "prompts: found"),
-        ({"prompts": {}, "default_prompt_name": 3}, "expected a name, or null"),
+        ({"prompts": {}, "default_prompt_name": 3}, "it has none"),
         (NAMED | {"default_prompt_name": "queri"}, r"one of its prompts \(query, document, passage\)"),
     ]:
         with pytest.raises(EncoderError, match=said):
-            Prompts.of(folder(values), EncoderUse(checkpoint="it"))
+            Prompts.of(Checkpoint.open(folder(values)), EncoderUse(checkpoint="it"))
 
 
 @pytest.mark.filterwarnings("ignore:.*no prompt before")

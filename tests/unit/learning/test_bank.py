@@ -26,7 +26,7 @@ from sentdist.recipe.sections import Runtime
 from sentdist.stages import banks
 from sentdist.stages.banks import BankBody, placed
 from sentdist.stages.context import Context
-from sentdist.stages.memory import EncoderSize
+from sentdist.stages.fit import EncoderSize
 from sentdist.store.store import ArtifactStore
 from tests.support import make
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu

@@ -19,13 +19,13 @@ from transformers import AutoTokenizer
 from sentdist.errors import DataError, EncoderError, RecipeError, ResourceError
 from sentdist.learning.encoder import encode as encode_module
 from sentdist.learning.encoder import encode as packed_linear
-from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, lacks_mask_token, why_refused
+from sentdist.learning.encoder.declared import CLASSES_WITHOUT_MASK, Checkpoint
 from sentdist.learning.encoder.encode import encode, length_sorted
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import UnknownWords, collate
 from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.optimization import Learner, Optimization, parameter_groups
-from sentdist.stages.planning.resolve import FileResolver
+from sentdist.stages.resolve import FileResolver
 from tests.support import make
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import MAX_POSITIONS, SENTENCES, WIDTH, released_t5, tiny_encoder, word_tokenizer
@@ -106,8 +106,8 @@ def test_weights_of_another_model_are_refused(tiny_encoder_dir: Path, tmp_path: 
     [
         ("cls_mlp", "2_Dense", {"activation_function": "torch.nn.modules.linear.Identity"}, "Identity"),
         ("cls_mlp", "2_Dense", {"use_residual": True}, "residual"),
-        ("cls_mlp", "2_Dense", {"out_features": 16}, "width 16"),
-        ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "layers from 2"),
+        ("cls_mlp", "2_Dense", {"out_features": 16}, "'out_features': 16"),
+        ("first_last", "1_WeightedLayerPooling", {"layer_start": 2}, "'layer_start': 2"),
     ],
 )
 def test_modules_that_compute_otherwise_than_ours_are_refused(
@@ -127,7 +127,7 @@ def test_trained_weights_of_layers_are_refused(tiny_encoder_dir: Path, tmp_path:
     SentenceEncoder.load(tiny_encoder_dir, pooling=pooling).save(tmp_path / "saved", card=CARD)
     assert SentenceEncoder.load(tmp_path / "saved").pooling == pooling
     save_file({"layer_weights": torch.tensor([1.0, 3.0])}, tmp_path / "saved" / "1_WeightedLayerPooling" / "model.safetensors")
-    with pytest.raises(EncoderError, match=r"0\.25, 0\.75"):
+    with pytest.raises(EncoderError, match=r"1\.0, 3\.0"):
         SentenceEncoder.load(tmp_path / "saved")
     assert SentenceEncoder.load(tmp_path / "saved", pooling="mean").pooling == "mean"
 
@@ -136,7 +136,7 @@ def test_pooling_that_we_cannot_compute_is_refused_unless_one_is_named(tiny_enco
     SentenceEncoder.load(tiny_encoder_dir).save(tmp_path / "saved", card=CARD)
     pooling = tmp_path / "saved" / "1_Pooling" / "config.json"
     pooling.write_text(json.dumps(json.loads(pooling.read_text()) | {"pooling_mode": ["cls", "mean"]}))
-    with pytest.raises(EncoderError, match="cls,mean"):
+    with pytest.raises(EncoderError, match=r"\['cls', 'mean'\]"):
         SentenceEncoder.load(tmp_path / "saved")
     assert SentenceEncoder.load(tmp_path / "saved", pooling="cls").pooling == "cls"
 
@@ -202,31 +202,12 @@ def test_products_that_are_rounded_are_not_taken(monkeypatch: pytest.MonkeyPatch
     assert not packed_linear._packs_exactly.__wrapped__("medium")
 
 
-# What one would write, and what is said of it.
 REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "convolutions": ({"model_type": "convbert"}, "a convbert: its convolutions read padding"),
-    "trigrams": ({"model_type": "mobilebert"}, "a mobilebert with trigram_input"),
-    "blocks": ({"model_type": "big_bird", "attention_type": "block_sparse"}, "original_full"),
-    "blocks by default": ({"model_type": "big_bird"}, "original_full"),
-    "a language": ({"model_type": "xmod", "languages": ["en_XX", "de_DE"]}, "without default_language.*'de_DE'"),
-    "another width": ({"model_type": "opt", "hidden_size": 1024, "word_embed_proj_dim": 512}, "word_embed_proj_dim=512"),
-    "distances": ({"model_type": "bert", "position_embedding_type": "relative_key"}, "a bert with position_embedding_type='relative_key'"),
     "Jina v2": ({"model_type": "bert", "position_embedding_type": "alibi"}, "computes as if it were absolute"),
     "Jina v3's code": ({"model_type": "xlm-roberta", "position_embedding_type": "rotary"}, "jinaai/jina-embeddings-v3-hf"),
     "GTE's code": ({"model_type": "new", "position_embedding_type": "rope"}, "model_type gte"),
-    "Nomic v2": ({"model_type": "nomic_bert", "activation_function": "gelu"}, "activation_function='gelu'.*'swiglu'"),
     "many kinds of input": ({"model_type": "embedding_gemma2"}, "images and sound"),
-}
-
-
-COMPUTED: dict[str, dict[str, object]] = {
-    "nothing": {},
-    "one token at a time": {"model_type": "mobilebert", "trigram_input": False},
-    "whole attention": {"model_type": "big_bird", "attention_type": "original_full"},
-    "a language": {"model_type": "xmod", "default_language": "en_XX"},
-    "one width": {"model_type": "opt", "hidden_size": 768},
-    "a table": {"model_type": "bert", "position_embedding_type": "absolute"},
-    "a word that its family never read": {"model_type": "gte", "position_embedding_type": "rope"},
 }
 
 
@@ -243,10 +224,6 @@ def test_loading_and_planning_say_the_same(name: str, tmp_path: Path, tiny_encod
     with pytest.raises(EncoderError, match=reported) as planning:
         FileResolver().encoder(str(folder), revision=None, where="encoder.checkpoint")
     assert planning.value.where.startswith("encoder.checkpoint") and planning.value.remedy == loading.value.remedy
-
-
-def test_what_is_right_is_not_refused() -> None:
-    assert {name: why_refused(config) for name, config in COMPUTED.items()} == dict.fromkeys(COMPUTED)
 
 
 def test_adapters_are_not_left_out_without_a_word(tmp_path: Path) -> None:
@@ -286,8 +263,7 @@ def test_it_is_known_to_lack_one_only_where_it_does(
     if further is not None:
         (tmp_path / "special_tokens_map.json").write_text(json.dumps({"mask_token": further}))
     has_one = AutoTokenizer.from_pretrained(tmp_path).mask_token is not None
-    assert not (has_one and lacks_mask_token(tmp_path))
-    assert has_one or lacks_mask_token(tmp_path), "all of these say it"
+    assert Checkpoint.open(tmp_path).lacks_mask_token == (not has_one), "all of these say it"
 
 
 @pytest.mark.parametrize(

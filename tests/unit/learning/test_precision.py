@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from sentdist.errors import ResourceError
+from sentdist.kernels import tensors as products
 from sentdist.kernels.grouped_attention import group_borders
 from sentdist.learning import precision
-from sentdist.learning import precision as products
 from sentdist.learning.precision import apply_matmul_precision, autocast, choose_matmul_precision, product_error
 
 
@@ -115,9 +115,9 @@ def _near(found: Tensor, expected: Tensor) -> None:
 
 
 def test_rows_are_filled_up_to_few_sizes(has_instructions: bool) -> None:
-    assert products.rows_multiple(1000, CPU) == 1
+    assert precision.rows_multiple(1000, CPU) == 1
     with autocast("bf16", CPU):
-        multiples = [products.rows_multiple(rows, CPU) for rows in range(1, 5000)]
+        multiples = [precision.rows_multiple(rows, CPU) for rows in range(1, 5000)]
     if not has_instructions:
         assert set(multiples) == {1}
         return

@@ -220,7 +220,7 @@ new: {view: {relations: {weights: {duplicates: 1.0}, direction: one}}} | view.re
 TASKS = """
 evaluation: {tasks: [stsd]} | "stsd" is no task
 evaluation: {tasks: []} | evaluation.tasks
-evaluation: {tasks: [own-dev]} | Held-out rows of a corpus of kind own are always called own
+evaluation: {tasks: [own-dev]} | own names the held-out rows
 evaluation: {tasks: [mr-dev]} | Use mr; mr-dev is for selection.task
 selection: {task: transfer} | cannot choose checkpoints
 selection: {task: stsb-dev+sickr-dve} | Did you mean "sickr-dev"?

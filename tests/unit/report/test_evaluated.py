@@ -11,9 +11,9 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.evaluation.items import Scored
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, score_lines, scored, verdict
+from sentdist.tasks.kinds import TASK_KINDS
 
 
 def _of_one_pair(folder: Path) -> Path:

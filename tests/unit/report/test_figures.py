@@ -12,7 +12,6 @@ import pytest
 from sentdist.evaluation.significance import NOTHING_VARIES, Difference
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import figures
 from sentdist.report.comparisons import References
 from sentdist.report.method_figures import LINK_HEADER, link_rows, means_table, relation_drawings
@@ -25,6 +24,7 @@ from sentdist.report.tables import build_table
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.planning import plan_of, with_method
 from tests.support.synthetic_sweeps import fill_store
 

@@ -12,7 +12,6 @@ import pytest
 
 from sentdist.errors import DataError
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report import citations, paper_page
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows
@@ -20,6 +19,7 @@ from sentdist.report.printed import PaperRow, PaperTable
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.sweep import SweepRecord, TrialRecord
+from sentdist.tasks.kinds import TASK_KINDS
 
 
 def _table(scores: dict[str, Sequence[float]], *, baseline: str | None = None, tasks: Sequence[str] = ("t",), **given: Any) -> ResultTable:

@@ -18,14 +18,14 @@ from sentdist.recipe.shipped import PAPERS
 from sentdist.recipe.specs import EncoderSpec, View
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores, Train
-from sentdist.recipe.task_kinds import TASK_KINDS
-from sentdist.recipe.tasks import TASKS
 from sentdist.report.citations import CITATIONS, givers
 from sentdist.report.paper_page import report_paper, shown_tables
 from sentdist.report.printed import STS_COLUMNS, tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.cards import TASKS
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.paper_size import paper_plan
 from tests.support.planning import RECIPES, shipped_plan
 from tests.support.synthetic_sweeps import fill_store

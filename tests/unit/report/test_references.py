@@ -12,13 +12,13 @@ import pytest
 
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.unroll import Trial
 from sentdist.report.comparisons import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.planning import plan_of, with_method
 from tests.support.synthetic_sweeps import fill_store
 

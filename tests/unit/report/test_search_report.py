@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from sentdist.recipe.wording import value_text
+from sentdist.report import sweep_report
 from sentdist.report.search import BUDGET_HEADER, MOST_TRIALS, SearchPart, search_facts, search_part
 from sentdist.report.sweep_report import Report, report_sweep
-from sentdist.store.searches import Finalist, SearchRecord, append_event
-from tests.support.synthetic_searches import SPACE, made_up_events, made_up_search
+from sentdist.store.searches import Finalist, SearchRecord
+from tests.support.synthetic_searches import SPACE, made_up_search
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 
@@ -47,9 +49,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory, tiny_encoder_dir: Path) -
         for number, method in enumerate(("fine_tuned", "rcl"))
         for place, rate in enumerate(rates, start=1)
     )  # fmt: skip
-    for event in made_up_events(samples=8, finalists=finalists):
-        append_event(context.store, "tuned", event)
-    return report_sweep(context.store, "tuned")
+    with patch.object(sweep_report, "find_search", lambda store, name: made_up_search(samples=8, finalists=finalists)):
+        return report_sweep(context.store, "tuned")
 
 
 def test_trials_are_listed_best_first_and_the_budget_by_state(part: SearchPart, made_up: SearchRecord) -> None:

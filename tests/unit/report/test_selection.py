@@ -9,7 +9,6 @@ import pytest
 
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.recipe.unroll import Plan, Trial, unroll
 from sentdist.report.score_rows import TableRows
 from sentdist.report.selection import chosen_cells, selection_note, selection_rows
@@ -17,9 +16,9 @@ from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import sweep_rows
 from sentdist.report.tables import ResultTable, build_table
 from sentdist.stages.context import Context
-from sentdist.stages.planning.resolve import FileResolver
-from sentdist.store.chosen import confirmation
-from sentdist.store.sweep import SweepRecord, load_sweep
+from sentdist.stages.resolve import FileResolver
+from sentdist.store.sweep import SweepRecord, confirmation, load_sweep
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.synthetic_sweeps import fill_store
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 

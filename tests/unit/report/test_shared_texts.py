@@ -9,9 +9,9 @@ import pytest
 
 from sentdist.data.leaks import TaskTexts, shared_groups
 from sentdist.evaluation.items import joint_groups
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.evaluated import Compared, compare_evaluated, scored
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.tasks_data import evaluated, write_table
 from tests.support.tiny_encoders import WORDS
 

@@ -17,13 +17,13 @@ from scipy.stats import ttest_rel
 from sentdist.errors import DataError
 from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import score_similarities
-from sentdist.recipe.task_kinds import TASK_KINDS
 from sentdist.report.comparisons import AVERAGE, Comparison, in_words, table_columns
 from sentdist.report.leaks import Leaked
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.report.templating import html_page
 from sentdist.store.sweep import SweepRecord
+from sentdist.tasks.kinds import TASK_KINDS
 from tests.support.pages import markdown_part
 
 TASKS = ("STS12", "STS13", "STS-B")

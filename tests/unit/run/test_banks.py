@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -15,15 +13,7 @@ from ray.exceptions import ObjectLostError
 from sentdist.errors import ResourceError, StoreError
 from sentdist.learning.bank_shape import BankShape
 from sentdist.run.banks import owner, reader
-from sentdist.run.banks.owner import (
-    BankOrder,
-    BankPlacement,
-    EmbeddingBanks,
-    HeldBank,
-    disk_to_spill_to,
-    placement_for,
-    smallest_object_store,
-)
+from sentdist.run.banks.owner import BankOrder, EmbeddingBanks, HeldBank, smallest_object_store
 from sentdist.run.banks.reader import open_orders
 
 MIB = 2**20
@@ -68,22 +58,22 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
 class Owner:
     """What a reader asks of an owner; its banks are lost so often."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, losses: int = 0, spilled: int = 0) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, losses: int = 0) -> None:
         self.reported_lost: list[tuple[str, ...]] = []
         self.handle, self.losses, self.number = Mock(), losses, 0
 
-        def ask(orders: Any, lost: tuple[str, ...]) -> tuple[list[HeldBank], BankPlacement]:
+        def shards(orders: Any, lost: tuple[str, ...]) -> list[HeldBank]:
             self.reported_lost.append(lost)
             self.number += 1
-            placed = BankPlacement(wanted_bytes=48, held_bytes=0, memory_bytes=100, spilled_bytes=spilled)
-            return [HeldBank(shards=(), generation=f"{order.key}-{self.number}") for order in orders], placed
+            return [HeldBank(shards=(), generation=f"{order.key}-{self.number}") for order in orders]
 
         def get(bank: HeldBank) -> tuple[np.ndarray, ...]:
             if self.number <= losses:
                 raise ObjectLostError("", None, "")
             return ROWS[:2], ROWS[2:]
 
-        monkeypatch.setattr(reader, "_ask", ask)
+        self.handle.shards.remote = shards
+        monkeypatch.setattr(reader, "ask_owner", lambda store, question: question(self.handle))
         monkeypatch.setattr(reader, "_get", get)
         monkeypatch.setattr(reader, "bank_owner", lambda store: self.handle)
 
@@ -93,7 +83,7 @@ MIB = 2**20
 
 def test_an_owner_ends_when_nobody_has_asked_or_read_or_waited_for_so_long(scene: Scene) -> None:
     scene.banks.shards([_order(1)], ())
-    for does in (lambda: scene.banks.read(("1",)), lambda: scene.banks.shards([_order(1)], ()), lambda: scene.banks.placement(1)):
+    for does in (lambda: scene.banks.read(("1",)), lambda: scene.banks.shards([_order(1)], ())):
         scene.now += 800.0
         does()
         scene.now += 800.0
@@ -109,14 +99,11 @@ def test_an_owner_ends_when_nobody_has_asked_or_read_or_waited_for_so_long(scene
 
 
 def test_another_artifact_and_a_lost_generation_are_read_anew(scene: Scene) -> None:
-    (first,), _ = scene.banks.shards([_order(1)], ())
-    (again,), placement = scene.banks.shards([_order(1)], ())
-    assert again == first and placement is None
-    (again, _), placement = scene.banks.shards([_order(1), _order(2)], ())
-    assert again == first and placement is not None and (placement.wanted_bytes, placement.held_bytes) == (48, 48)
-    (remade,), _ = scene.banks.shards([_order(1, made_at="later")], ())
+    (first,) = scene.banks.shards([_order(1)], ())
+    assert scene.banks.shards([_order(1), _order(2)], ())[0] == first
+    (remade,) = scene.banks.shards([_order(1, made_at="later")], ())
     assert remade.generation != first.generation
-    (found,), _ = scene.banks.shards([_order(1, made_at="later")], (remade.generation,))
+    (found,) = scene.banks.shards([_order(1, made_at="later")], (remade.generation,))
     assert found.generation != remade.generation
     rows = [{"Alive": alive, "Resources": {"object_store_memory": size} | cpu} for alive, size, cpu in (
         (True, 1.0, {}), (True, 7.0, {"CPU": 4.0}), (True, 5.0, {"CPU": 4.0}), (False, 2.0, {"CPU": 4.0}),
@@ -135,32 +122,12 @@ def test_a_reader_asks_once_more_for_what_is_lost_and_names_what_it_lost(monkeyp
     hopeless.handle.forget.remote.assert_called_once_with(("1-2",)), "who asks next must not find it there"
 
 
-def test_the_width_of_a_bank_is_that_of_embeddings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the family of its encoder calls it."""
-    asked: list[int] = []
-
-    def ask_owner(root: str, ask: Any) -> str:
-        found = Mock()
-        ask(found)
-        asked.append(found.placement.remote.call_args.args[0])
-        return "placed"
-
-    monkeypatch.setattr(reader, "ask_owner", ask_owner)
-    for config in ({"hidden_size": 384}, {"dim": 384}, {"d_model": 384, "d_kv": 64}):
-        store = Mock(get=lambda _: SimpleNamespace(record=SimpleNamespace(results={"num_sentences": 10})))
-        store.open_file = lambda place, config=config: BytesIO(json.dumps(config).encode())
-        stage = Mock(dtype="float32", encoder=Mock(place="train/e", encoder=Mock(pooling="mean")))
-        assert reader.placement_of(stage, Mock(store=store)) == "placed"
-    assert asked == [10 * 384 * 4] * 3
-
-
-def test_what_does_not_fit_is_spilled_or_refused_with_the_numbers() -> None:
-    for wanted, held, spilled in ((80, 0, 0), (81, 0, 1), (40, 41, 1), (500, 0, 420)):  # Ray spills from 80 % of the object store
-        placement = placement_for(wanted * MIB, held_bytes=held * MIB, memory_bytes=100 * MIB, disk_bytes=1000 * MIB)
-        assert placement.spilled_bytes == spilled * MIB
-        assert f"bank of {wanted}.0 MiB" in placement.line and ("spilled to disk" in placement.line) == bool(spilled)
-    with pytest.raises(ResourceError) as refusal:
-        placement_for(200 * MIB, held_bytes=10 * MIB, memory_bytes=100 * MIB, disk_bytes=129 * MIB)
-    assert "banks of 200.0 MiB, 10.0 MiB of other banks" in refusal.value.found and "209.0 MiB" in str(refusal.value)
-    assert disk_to_spill_to(total_bytes=1000, free_bytes=60) == pytest.approx(10, abs=1), "a disk is not filled to the brim"
-    assert disk_to_spill_to(total_bytes=1000, free_bytes=20) == 0
+def test_what_fits_neither_in_memory_nor_on_disk_is_refused_and_idle_banks_make_room(scene: Scene) -> None:
+    scene.memory, scene.free = 100.0, 0
+    scene.banks.shards([_order(1)], ())  # 48 bytes of 80
+    with pytest.raises(ResourceError, match="of other banks"):
+        scene.banks.shards([_order(2)], ())
+    scene.free = 20
+    scene.banks.shards([_order(2)], ())
+    scene.now, scene.free = scene.now + 901.0, 0
+    scene.banks.shards([_order(3)], ())

@@ -6,7 +6,7 @@ from typing import Any
 
 from sentdist.errors import duration
 from sentdist.run.events import StageEvent
-from sentdist.run.plan_facts import SweepProgress
+from sentdist.run.progress import SweepProgress
 
 
 def _event(key: str, what: Any, *, kind: str = "train", **values: Any) -> StageEvent:

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from sentdist.corpora.rows import RowsCorpus
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Targets
 from sentdist.run import sharing
 from sentdist.run.cluster import address as own_cluster

@@ -10,7 +10,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
-from sentdist.stages.devices import check_precisions, device_of, on_this_machine
+from sentdist.stages.fit import check_precisions, device_of, on_this_machine
 from tests.support.planning import RECIPES, shipped_plan
 
 

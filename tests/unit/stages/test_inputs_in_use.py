@@ -15,15 +15,15 @@ from sentdist.corpora.rows import RowsCorpus
 from sentdist.data.sources import check_pinned, inspect_source
 from sentdist.errors import DataError
 from sentdist.learning.loop import StepReport
-from sentdist.recipe.specs import Task
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_all
-from sentdist.stages.tasks.load import load_task
 from sentdist.stages.text_stages import build_corpus_stage
 from sentdist.store.record import Artifact
 from sentdist.store.store import ASIDE, ArtifactStore
+from sentdist.tasks.sts import StsTask
+from sentdist.tasks.task import load_task
 from tests.support.building import run_local
 from tests.support.tasks_data import write_forums
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
@@ -151,7 +151,7 @@ def test_each_file_of_a_source_is_pinned(data: Path) -> None:
 def test_corpora_and_tasks_of_changed_data_are_not_made(data: Path, tmp_path: Path) -> None:
     planned, context = revision(data, "rows"), Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data))
     stage = RowsCorpus(source="rows", source_revision=planned, split=None, columns=("sentence1", "sentence2"))
-    task = Task(name="mine", kind="sts", source="rows", revision=planned)
+    task = StsTask(name="mine", source="rows", revision=planned)
     before = (data / "rows.csv").read_text()
     (data / "rows.csv").write_text(before.replace("one", "another"))
     with pytest.raises(DataError, match=CHANGED):

@@ -12,11 +12,11 @@ from sentdist.data.checked_rows import EMPTY, read_labelled
 from sentdist.data.leaks import LeakFinder
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError
-from sentdist.recipe.task_kinds import ClusteringTask, ParaphraseTask, TripletTask
-from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.classification import load_clustering
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.sts import LoadedPairs, LoadedTriplets, load_pairs, load_triplets
+from sentdist.tasks.clustering import ClusteringTask
+from sentdist.tasks.pairs import LoadedPairs, ParaphraseTask
+from sentdist.tasks.scorer import COSINE
+from sentdist.tasks.task import load_task
+from sentdist.tasks.triplets import LoadedTriplets, TripletTask
 from tests.support.tasks_data import evaluated, write_table
 
 SUBJECTS = ("a man", "a woman", "the old man", "the young woman", "a child", "the small child")
@@ -54,11 +54,11 @@ def test_a_planted_encoder_finds_the_labels_and_items_say_which(planted_encoder_
 def test_items_of_clusters_stand_in_the_order_of_their_texts(tmp_path: Path) -> None:
     labels = list("abbaababba")
     write_table(tmp_path, "made", [{"text": f"{label} {number}", "label": label} for number, label in enumerate(labels)])
-    loaded = load_clustering(ClusteringTask(name="made", source="made", revision="x"), tmp_path)
+    loaded = ClusteringTask(name="made", source="made", revision="x").load(tmp_path, {})
     embeddings = np.eye(2)[[int(text.startswith("b")) for text in loaded.sentences]]
     found = loaded.score(embeddings + 0.01 * np.random.default_rng(0).normal(size=embeddings.shape), COSINE)
-    assert found.main == pytest.approx(100.0) and found.items["label"].to_pylist() == labels
-    assert len(set(zip(labels, found.items["cluster"].to_pylist(), strict=True))) == 2, "each label is a cluster"
+    assert found.main == pytest.approx(100.0) and found.items["label"] == labels
+    assert len(set(zip(labels, found.items["cluster"].tolist(), strict=True))) == 2, "each label is a cluster"
 
 
 def test_texts_labels_and_splits_of_labelled_rows(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_texts_labels_and_splits_of_labelled_rows(tmp_path: Path) -> None:
 def test_labels_of_pairs_may_be_numbers_or_words(labels: list[object], tmp_path: Path) -> None:
     def loaded(labels: list[object]) -> LoadedPairs:
         write_table(tmp_path, "p", [{"sentence1": f"a {n}", "sentence2": f"b {n}", "label": label} for n, label in enumerate(labels)])
-        return load_pairs(ParaphraseTask(name="p", source="p", revision="1", split=None), tmp_path)
+        return ParaphraseTask(name="p", source="p", revision="1").load(tmp_path, {})
 
     assert loaded(labels).labels == (1, 0, 1)
     with pytest.raises(DataError, match="label 'yes' in row 3"):
@@ -110,7 +110,7 @@ def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
     found = triplets(*ROWS).score(embeddings, COSINE)
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     right = [float(unit[row] @ unit[4 + row] > unit[row] @ unit[8 + row]) for row in range(3)] + [0.0]
-    assert found.items["accuracy"].to_pylist() == [100.0 * one for one in right]
+    assert found.items["accuracy"].tolist() == [100.0 * one for one in right]
     assert found.main == found.measures["accuracy"] == pytest.approx(100 * sum(right) / 4)
     assert triplets(*ROWS).score(np.ones((12, 5)), COSINE).main is None, "an encoder that distinguishes nothing"
     wide = rng.standard_normal((3 * 4000, 8))
@@ -123,9 +123,9 @@ def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(tmp_path: Path) -> N
     write_table(tmp_path, "my/triplets", [*rows, {"sent0": "not", "sent1": "of the", "hard_neg": "test", "split": "train"}])
     revision = inspect_source("my/triplets", data_root=tmp_path).revision
     task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
-    assert load_triplets(task, tmp_path).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
+    assert task.load(tmp_path, {}).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
     near = triplets(("red dog", "red dog runs", "red dog runs too far"), ("a cat", "a dog", "a cat sits"))
-    assert near.score_words("word_overlap").items["accuracy"].to_pylist() == [100.0, 0.0], "both are compared with the anchor"
+    assert near.score_words("word_overlap").items["accuracy"].tolist() == [100.0, 0.0], "both are compared with the anchor"
     texts = load_task(task, tmp_path).texts()
     assert texts.num_items == 4 and texts.pairs[2] == (2, "two men play chess", "people play a game")
     (found,) = LeakFinder([texts]).find([["people play a game", "two men play chess", "?"]], np.array([[0], [1]]))

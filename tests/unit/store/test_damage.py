@@ -20,7 +20,7 @@ from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import ArtifactLost, StoreError
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
-from sentdist.store import copies
+from sentdist.store import record
 from sentdist.store.garbage import collect_garbage, dependents, orphans
 from sentdist.store.record import SCHEMA, Record
 from sentdist.store.store import ASIDE, RECORD, Artifact, ArtifactStore
@@ -35,7 +35,7 @@ OTHER = RowsCorpus(source="nli/triplets", source_revision="r", limit=10)
 @pytest.fixture(autouse=True)
 def fresh_process() -> None:
     """Forget what this process has found whole, as a new one would not know it."""
-    copies.forget()
+    record.forget()
 
 
 def _put(store: ArtifactStore, stage: RowsCorpus = CORPUS, text: str = "0123456789", **results: Json) -> Artifact:
@@ -210,7 +210,7 @@ def test_a_damaged_input_is_built_again_and_dropping_takes_what_was_made_from_it
     assert {stage.key for stage in plan.stages if not store.has(stage)} == expected | {bank.key}
     weights = max((tmp_path / "store" / last.banks[0].encoder.place).glob("*.safetensors"), key=lambda path: path.stat().st_size)
     _flip(weights)
-    copies.forget()
+    record.forget()
     run_local(plan, context)
     assert {trial.key: store.at(trial.scores.place).record.digests for trial in plan.trials} == digests  # type: ignore[union-attr]
     assert len(list((tmp_path / "store" / ASIDE).iterdir())) == 1

@@ -16,9 +16,9 @@ import pytest
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Train
 from sentdist.store import garbage
-from sentdist.store.copies import IN_USE_S, make_room
 from sentdist.store.garbage import ELSEWHERE_KEPT_S, UNFINISHED_KEPT_S, collect_garbage, orphans
 from sentdist.store.local_storage import remove_left, scratch_folder
+from sentdist.store.object_storage import IN_USE_S, make_room
 from sentdist.store.store import STAGING, ArtifactStore
 from tests.support.planning import plan_of, small_recipe
 
@@ -125,7 +125,9 @@ def test_old_copies_go_first_until_what_is_wanted_fits_and_a_tenth_of_the_disk_s
         (tmp_path / name).mkdir()
         (tmp_path / name / "weights").write_bytes(b"w" * 1000)
         os.utime(tmp_path / name, (1e9 - age_s * IN_USE_S,) * 2)
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=10_000, free=1_200))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda folder: SimpleNamespace(total=10_000, free=5_200 - 1_000 * len(list(folder.iterdir())))
+    )
     assert make_room(tmp_path, 200, now=1e9) == []
-    assert make_room(tmp_path, 1_500, now=1e9) == [tmp_path / "oldest", tmp_path / "older"]
+    assert make_room(tmp_path, 2_200, now=1e9) == [tmp_path / "oldest", tmp_path / "older"]
     assert make_room(tmp_path, 10_000, now=1e9) == [tmp_path / "old"], "one that was used today stays"

@@ -15,7 +15,7 @@ import pytest
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import StoreError
-from sentdist.store import access
+from sentdist.store import storage as access
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
 

@@ -11,12 +11,16 @@ import pytest
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import StoreError
-from sentdist.store import copies
+from sentdist.store import record
 from sentdist.store.store import ASIDE, Artifact, ArtifactStore
 from tests.support.faulty_s3 import FaultyS3, faulty_s3
 
 CORPUS = RowsCorpus(source="nli/triplets", source_revision="r")
-SENTENCES = {"internal error": "an error of the server", "expired credentials": "expired", "no right": "no permission"}
+SENTENCES = {
+    "internal error": "HTTP status 500|INTERNAL_FAILURE",
+    "expired credentials": "400|Expired|EXPIRED",
+    "no right": "ACCESS_DENIED|403",
+}
 MOST_ATTEMPTS = 4  # requests of one commit until it is given up, where another attempt is not worth it: 2 with PyArrow 25
 
 
@@ -31,7 +35,7 @@ def store(s3: FaultyS3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     for name, value in {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret", "AWS_EC2_METADATA_DISABLED": "true"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SENTDIST_CACHE", str(tmp_path / "cache"))
-    copies.forget()
+    record.forget()
     yield ArtifactStore(s3.root(tmp_path.name))
     s3.be(None)
 
@@ -72,7 +76,7 @@ def test_what_cannot_be_read_for_now_is_not_taken_for_damaged(s3: FaultyS3, stor
 def test_damage_on_the_server_is_moved_aside_and_damage_of_a_copy_is_copied_again(s3: FaultyS3, store: ArtifactStore) -> None:
     artifact = _commit(store)
     (store.folder(artifact) / "data.bin").write_bytes(b"x")
-    copies.forget()
+    record.forget()
     assert (store.folder(artifact) / "data.bin").stat().st_size == 1_000_000
     store.files.write_text(f"{artifact.record.files_place}/data.bin", "y" * 1_000_000)
     assert "data.bin" in (store.damage(artifact) or "")

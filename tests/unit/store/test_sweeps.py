@@ -9,10 +9,9 @@ import pytest
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Bank, Train
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.store.chosen import cells_by_dev, dev_chooses
 from sentdist.store.garbage import forecast
 from sentdist.store.store import ArtifactStore
-from sentdist.store.sweep import left_out_line, save_sweep, sweep_record
+from sentdist.store.sweep import cells_by_dev, dev_chooses, sweep_record
 from tests.support.planning import plan_of, small_recipe
 from tests.support.synthetic_sweeps import fill_store
 
@@ -98,23 +97,3 @@ def test_a_finished_plan_leaves_nothing(plan_of_forecast: Plan, tmp_path: Path) 
     assert ahead.seconds == 0.0
     assert ahead.work_left == "Nothing to build."
     assert ahead.finished == {stage.key for stage in plan_of_forecast.stages}
-
-
-@pytest.mark.parametrize("is_finished", [True, False])
-def test_a_sweep_that_takes_the_place_of_other_trials_says_so(tmp_path: Path, is_finished: bool) -> None:
-    """Another recipe of the same name, perhaps from another folder, or the same one with less in it."""
-    wide, narrow = (plan_of(small_recipe(seeds=seeds)) for seeds in ([0, 1], [0]))
-    store = ArtifactStore(tmp_path)
-    assert left_out_line(store, sweep_record(wide)) is None
-    save_sweep(store, sweep_record(wide))
-    if is_finished:
-        fill_store(store, wide, noise=lambda trial: 1.0, num_items={"stsb": 40})
-    assert left_out_line(store, sweep_record(wide)) is None
-    cells = ", ".join(dict.fromkeys(trial.cell for trial in wide.trials if trial.seed == 1))
-    said = f"{wide.recipe.name} used to have other trials ({cells}): its report shows only the current ones."
-    assert (left_out_line(store, sweep_record(narrow)) or "").startswith(said if is_finished else "")
-    assert bool(left_out_line(store, sweep_record(narrow))) == is_finished
-    searched = sweep_record(narrow).model_copy(update={"recipe": {"search": {}}})
-    assert left_out_line(store, searched) is None, "finalists change"
-    save_sweep(store, sweep_record(narrow))
-    assert left_out_line(store, sweep_record(wide)) is None

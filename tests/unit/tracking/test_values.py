@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sentdist.recipe.stage import Json
-from sentdist.recipe.tasks import TASK_GROUPS
 from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
+from sentdist.tasks.cards import TASK_GROUPS
 from sentdist.tracking.runs import SearchRuns
 from sentdist.tracking.values import (
     averages,

@@ -1,1 +1,0 @@
-"""Run a search: suggest trials, prune, stop within a budget, in this process or on a cluster."""

@@ -1,1 +1,0 @@
-"""Plan a recipe against existing data and checkpoints, and estimate its time and memory."""

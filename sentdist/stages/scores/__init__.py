@@ -1,1 +1,0 @@
-"""Build a scores stage: embed sentences, score tasks, run probes, sample embeddings for plots. Tasks are in `stages/tasks`."""

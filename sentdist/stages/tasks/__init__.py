@@ -1,1 +1,0 @@
-"""Load each kind of task and score embeddings on it."""
