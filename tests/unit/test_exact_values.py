@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sentdist.run.progress import SweepProgress
 
 from sentdist.cli.application import print_traceback
 from sentdist.errors import DataError, EncoderError
