@@ -224,11 +224,11 @@ def test_a_task_of_which_no_value_is_better_is_not_compared(planted_encoder_dir:
 
 
 UNREADABLE = [
-    ("own", "own=FILE"), ("own=faq.csv@dev", "expected test rows"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
-    ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("own=unknown.csv", "own=RECIPE.yaml"), ("retrieval=faq.csv", "as own=faq.csv"),
-    ("sts=faq.csv,stsb", "in a separate command"), ("faq.csv", "with its kind: sts=faq.csv"),
-    ("scifact.zip", "with its kind: retrieval=scifact.zip"), ("retrieval=shop_docs.csv", "Name all three as retrieval=shop."),
-    ("retrieval=beir/corpus.jsonl", "Name the folder: retrieval=beir."),
+    ("own", "own=FILE"), ("own=faq.csv@dev", "own=FILE"), ("own=faq.csv,own=other.csv", "one file"), ("own=fag.csv", 'Did you mean "'),
+    ("own=plain.yaml", "expected a recipe whose corpus is of kind own"), ("retrieval=faq.csv", "as own=faq.csv"),
+    ("sts=faq.csv,stsb", "in a separate command"), ("faq.csv", "KIND=SOURCE"),
+    ("scifact.zip", "KIND=SOURCE"), ("retrieval=shop_docs.csv", "or a BEIR folder"),
+    ("retrieval=beir/corpus.jsonl", "or a BEIR folder"),
 ]  # fmt: skip
 
 
