@@ -85,7 +85,7 @@ class Targets(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "targets"
-    built_by: ClassVar[Processes | None] = "pool"
+    built_by: ClassVar[Processes | None] = "shards"
 
     corpus: AnyCorpus
     tagger: str = "nltk"  # or "module:function"
@@ -203,7 +203,7 @@ class Bank(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "bank"
-    built_by: ClassVar[Processes | None] = "pool"
+    built_by: ClassVar[Processes | None] = "shards"
 
     encoder: Train
     corpus: AnyCorpus
