@@ -117,7 +117,7 @@ def needs_more(name: str, needed: str) -> RecipeError:
 
 
 class ObjectiveSpec(Frozen):
-    """An objective as a recipe names it: each subclass in a module of this package is one (plan/objectives.py finds it)."""
+    """An objective as a recipe names it: each subclass in a module of this package is one (recipe/objectives.py finds it)."""
 
     title: ClassVar[str]  # for a model card
     about: ClassVar[str]  # for a line of a table
