@@ -242,12 +242,6 @@ def words_for(error: BaseException | None) -> str | None:
     return WORDS.get(error.errno) if isinstance(error, OSError) else None
 
 
-def tells_of_disk(error: SentdistError) -> bool:
-    """Return whether a failing or refusing disk or file server caused the error, not the content of a file."""
-    cause = error.__cause__
-    return words_for(cause) is not None or (isinstance(cause, OSError) and cause.errno in NO_RIGHT)
-
-
 def os_error_of(error: Exception) -> OSError | None:
     """Return the system error: the error itself, or the errno in the message of a Rust library (safetensors)."""
     if isinstance(error, OSError):

@@ -8,9 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from sentdist.errors import LONGEST_VALUE, near, one_line
+
 NAME = r"^[a-z0-9][a-z0-9_-]*$"  # patterns of fields
 MOST_LETTERS = 100  # characters of a name; file names may have 255 bytes
 ONE_LINE = r"^[^\x00-\x1f\x7f-\x9f]*$"
+ALIKE = 0.83  # similarity of keys that keeps all known keys distinct: precision (0.82) is no misspelt revision
 Count = Annotated[int, Field(ge=1)]
 
 
@@ -28,13 +31,17 @@ class Frozen(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_true_for_a_number(cls, values: Any) -> Any:
-        """Pydantic accepts true as 1: `epochs: yes` would be one epoch."""
-        if isinstance(values, Mapping):
-            for name in numeric_fields(cls) & values.keys():
-                value = values[name]
-                if any(isinstance(one, bool) for one in (value if isinstance(value, list | tuple) else (value,))):
-                    raise ValueError(f"{name}: found {str(value).lower()}; expected a number")
+    def _refuse_unknown_fields_and_true_for_a_number(cls, values: Any) -> Any:
+        """Name the nearest field; pydantic would not. It would also accept true as 1: `epochs: yes` would be one epoch."""
+        fields = list(cls.model_fields)
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if name not in fields:
+                closest = near(str(name), fields, alike=ALIKE)
+                hint = f'did you mean "{closest}"?' if closest else f"known are {', '.join(fields)}"
+                raise ValueError(f"{one_line(str(name), LONGEST_VALUE)}: unknown key; {hint}")
+            given = value if isinstance(value, list | tuple) else (value,)
+            if name in numeric_fields(cls) and any(isinstance(one, bool) for one in given):
+                raise ValueError(f"{name}: found {str(value).lower()}; expected a number")
         return values
 
 

@@ -9,10 +9,11 @@ from pydantic import Field, ValidationError
 from sentdist.corpora.graded import GradedCorpus, GradedPart
 from sentdist.corpora.kind import CorpusStage, Planning, Section
 from sentdist.corpora.rows import RowsCorpus
-from sentdist.errors import RecipeError, brief
+from sentdist.errors import RecipeError
 from sentdist.recipe.resolver import OwnPin, Resolver
 from sentdist.recipe.specs import OwnFileSection
 from sentdist.recipe.stage import Json
+from sentdist.recipe.wording import explained
 
 
 class OwnSection(OwnFileSection, Section):
@@ -55,6 +56,4 @@ def own_section(values: dict[str, Json], *, where: str) -> OwnSection:
     try:
         return OwnSection.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join((where, *map(str, problem["loc"])))
-        raise RecipeError(where=place, found=brief(problem["input"]), expected=problem["msg"], remedy="Correct it.") from None
+        raise RecipeError(where=where, found=explained(error.errors(), values), expected="", remedy="") from None

@@ -140,7 +140,7 @@ def with_suffixes(path: Path, *further: str) -> list[Path]:
     return [one for suffix in (*TABLES, *further) if os.path.lexists(one := path.with_name(f"{path.name}{suffix}"))]
 
 
-def missing(name: str, root: Path, *, expected: str = "") -> DataError:
+def missing(name: str, root: Path) -> DataError:
     """Return the error for a missing source, with similar names."""
     known = [*known_names(root), *GENERATED_SOURCES]
     ends = {PurePosixPath(one).name: one for one in reversed(known)}
@@ -151,7 +151,7 @@ def missing(name: str, root: Path, *, expected: str = "") -> DataError:
     if there.is_file() or unreadable(there) not in (None, "no such file"):
         found = unreadable(there) or (f"suffix {there.suffix}" if there.suffix else "no suffix")
     return DataError(
-        where=name, found=found, expected=expected or f"{name} with one of {SHOWN_TABLES}",
+        where=name, found=found, expected=f"{name} with one of {SHOWN_TABLES}, or documents, queries and qrels of that name",
         remedy=f"Did you mean {' or '.join(meant)}?" if meant else "List the folder to see what there is; save a spreadsheet as CSV.",
     )  # fmt: skip
 

@@ -319,143 +319,94 @@ class LeakFinder:
 
     def __init__(self, tasks: Sequence[TaskTexts], *, near: float = 0.8) -> None:
         self._tasks = tasks
-        self._known = _Texts.of([text for task in tasks for text in _texts(task)])
-        self._near = KnownTexts(self._known.folded, near)
-        self._pairs = {_in_order(self._known.fold(one), self._known.fold(other)) for task in tasks for _, one, other in task.pairs}
+        self._numbers: dict[str, int] = {}  # of folded texts
+        self._fold: dict[str, int] = {}  # text as written -> number of its folded text, -1 for one without a word
+        for _, text in (found for task in tasks for found in task.texts_by_item()):
+            if text not in self._fold:
+                folded = fold_disguised(text)
+                self._fold[text] = self._numbers.setdefault(folded, len(self._numbers)) if folded else -1
+        self._near = KnownTexts(self._numbers, near)
+        self._pairs = {_in_order(self._fold[one], self._fold[other]) for task in tasks for _, one, other in task.pairs}
 
     def find(self, blocks: Iterable[Sequence[str]], ids_CR: np.ndarray) -> list[Leaks]:
         """Return the leaks of each task in a corpus: sentences in the order of their ids, and (C, R) sentence ids of its rows."""
-        matches = _match(blocks, self._known, self._near, self._pairs, num_sentences=int(ids_CR.max(initial=-1)) + 1)
-        rows = _RowMatches(near=dict(matches.glued))
-        for first, second in combinations(range(len(ids_CR)), 2):
-            rows.add(ids_CR[first], ids_CR[second], matches)
-        return [_leaks_of(task, self._known, rows, matches) for task in self._tasks]
+        num_sentences = int(ids_CR.max(initial=-1)) + 1
+        found = _Found()
+        start = 0
+        for block in blocks:
+            self._look_at(block[: max(0, num_sentences - start)], start, found)  # others are in no row
+            start += len(block)
+        is_seen = np.zeros(num_sentences, dtype=bool)
+        is_seen[list(found.seen)] = True
+        for first_R, second_R in combinations(ids_CR, 2):
+            for row in np.flatnonzero(is_seen[first_R] & is_seen[second_R]).tolist():
+                found.add_row(int(first_R[row]), int(second_R[row]))
+        return [self._leaks_of(task, found) for task in self._tasks]
 
-
-@dataclass(kw_only=True)
-class _Texts:
-    """All texts of the tasks: ids as written, and ids after folding (texts without a word have none)."""
-
-    written: dict[str, int]
-    folded: dict[str, int]
-    fold_of: list[int]  # id as written -> id after folding, -1 for none
-
-    @staticmethod
-    def of(texts: Iterable[str]) -> _Texts:
-        known = _Texts(written={}, folded={}, fold_of=[])
-        for text in texts:
-            if text not in known.written:
-                known.written[text] = len(known.written)
-                folded = fold_disguised(text)
-                known.fold_of.append(known.folded.setdefault(folded, len(known.folded)) if folded else -1)
-        return known
-
-    def fold(self, text: str) -> int:
-        return self.fold_of[self.written[text]]
-
-
-@dataclass(kw_only=True)
-class _Matches:
-    """Training sentences as test texts. is_known: (S,) equal or near a test text. written, folded: (S,) ids or -1. near: sentence id ->
-    folded ids, texts: sentence id -> sentence; of known ones. glued: pairs of folded ids in one sentence, with its id twice."""
-
-    is_known: np.ndarray
-    written: np.ndarray
-    folded: np.ndarray
-    near: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    texts: dict[int, str] = field(default_factory=dict)
-    glued: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
-
-
-class _RowMatches:
-    """The pairs of test texts in one training row, by level, with the row's sentence ids."""
-
-    def __init__(self, *, near: dict[tuple[int, int], tuple[int, int]]) -> None:
-        self.exact: dict[tuple[int, int], tuple[int, int]] = {}
-        self.normalised: dict[tuple[int, int], tuple[int, int]] = {}
-        self.near = near
-
-    def add(self, first_R: np.ndarray, second_R: np.ndarray, matches: _Matches) -> None:
-        """Add the rows of two columns."""
-        for row in np.flatnonzero(matches.is_known[first_R] & matches.is_known[second_R]).tolist():
-            ids = int(first_R[row]), int(second_R[row])
-            written = int(matches.written[ids[0]]), int(matches.written[ids[1]])
-            folded = int(matches.folded[ids[0]]), int(matches.folded[ids[1]])
-            if min(written) >= 0:
-                self.exact.setdefault(written, ids)
-            if min(folded) >= 0:
-                self.normalised.setdefault(_in_order(*folded), ids)
-            for one, other in product(matches.near[ids[0]], matches.near[ids[1]]):
-                if ids[0] != ids[1] or one == other:  # the same sentence twice in a row resembles both of two similar texts, but pairs none
-                    self.near.setdefault(_in_order(one, other), ids)
-
-
-def _match(
-    blocks: Iterable[Sequence[str]], known: _Texts, near: KnownTexts, pairs: set[tuple[int, int]], *, num_sentences: int
-) -> _Matches:
-    matches = _Matches(is_known=np.zeros(num_sentences, dtype=bool), written=np.full(num_sentences, -1), folded=np.full(num_sentences, -1))
-    start = 0
-    for block in blocks:
+    def _look_at(self, block: Sequence[str], start: int, found: _Found) -> None:
         folded = [fold_disguised(sentence) for sentence in block]
-        for place, (sentence, text, (alike, inside)) in enumerate(zip(block, folded, near.like(folded), strict=True), start=start):
-            if place >= num_sentences:  # sentences that are in no row
-                break
-            matches.written[place] = known.written.get(sentence, -1)
-            matches.folded[place] = known.folded.get(text, -1)
-            if alike or matches.written[place] >= 0:
-                matches.is_known[place] = True
-                matches.near[place] = alike
-                matches.texts[place] = sentence
+        for place, (sentence, text, (alike, inside)) in enumerate(zip(block, folded, self._near.like(folded), strict=True), start=start):
+            if alike or sentence in self._fold:
+                found.seen[place] = _Seen(text=sentence, number=self._numbers.get(text, -1), alike=alike)
             for both in combinations(inside, 2):
-                if both in pairs and near.are_apart(*both, text):
-                    matches.glued.setdefault(both, (place, place))
-        start += len(block)
-    return matches
+                if both in self._pairs and self._near.are_apart(*both, text):
+                    found.near.setdefault(both, (place, place))
+
+    def _leaks_of(self, task: TaskTexts, found: _Found) -> Leaks:
+        leaked: dict[int, LeakedItem] = {}
+        strictness: tuple[Level, ...] = ("exact", "normalised", "near")
+        texts_of: defaultdict[int, list[str]] = defaultdict(list)
+        for item, one, other in task.pairs:
+            texts_of[item] += [one, other]
+            folded = _in_order(self._fold[one], self._fold[other])
+            hits = found.exact.get((one, other)), found.normalised.get(folded), found.near.get(folded)
+            level = next((place for place, ids in enumerate(hits) if ids is not None), None)
+            if level is None or (item in leaked and strictness.index(leaked[item].level) <= level):
+                continue
+            shown_one, shown_other = (found.seen[place].text for place in hits[level] or ())
+            leaked[item] = LeakedItem(
+                item=item, level=strictness[level], one=one, other=other, train_one=shown_one, train_other=shown_other
+            )  # fmt: skip
+        in_training = {seen.number for seen in found.seen.values()} - {-1}
+        # a single text may also be near; of the sentences that it resembles the first is shown
+        like = {} if task.pairs else {number: seen.text for seen in reversed(found.seen.values()) for number in seen.alike}
+        for item, texts in enumerate(task.sentences):
+            if item not in leaked:
+                is_seen = [self._fold[text] in in_training or self._fold[text] in like for text in (*texts, *texts_of[item])]
+                if any(is_seen):
+                    alone: Level = "sentence" if all(is_seen[: len(texts)]) else "one"
+                    one, other = (*(texts_of[item] or texts), "")[:2]
+                    shown = like.get(self._fold[one], "")
+                    leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one=shown, train_other="")
+        return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
 
 
-def _leaks_of(task: TaskTexts, known: _Texts, rows: _RowMatches, matches: _Matches) -> Leaks:
-    leaked: dict[int, LeakedItem] = {}
-    strictness: tuple[Level, ...] = ("exact", "normalised", "near")
-    for item, one, other in task.pairs:
-        folded = _in_order(known.fold(one), known.fold(other))
-        ids = rows.exact.get((known.written[one], known.written[other])), rows.normalised.get(folded), rows.near.get(folded)
-        level = next((place for place, hit in enumerate(ids) if hit is not None), None)
-        if level is None or (item in leaked and strictness.index(leaked[item].level) <= level):
-            continue
-        hit = ids[level]
-        assert hit is not None
-        leaked[item] = LeakedItem(
-            item=item, level=strictness[level], one=one, other=other, train_one=matches.texts[hit[0]], train_other=matches.texts[hit[1]]
-        )
-    in_training = set(np.unique(matches.folded).tolist()) - {-1}
-    nearly = {} if task.pairs else {number: place for place in reversed(matches.near) for number in matches.near[place]}
-    of_pairs: dict[int, list[str]] = {}
-    for item, one, other in task.pairs:
-        of_pairs.setdefault(item, []).extend((one, other))
-    for item, texts in enumerate(task.sentences):
-        if item in leaked:
-            continue
-        seen = [known.fold(text) in in_training or known.fold(text) in nearly for text in (*texts, *of_pairs.get(item, ()))]
-        alone = _level_alone(seen, num_own=len(texts))
-        if alone is not None:
-            one, other = (*of_pairs.get(item, texts), "")[:2]
-            like = matches.texts[nearly[known.fold(one)]] if known.fold(one) in nearly else ""
-            leaked[item] = LeakedItem(item=item, level=alone, one=one, other=other, train_one=like, train_other="")
-    return Leaks(task=task.name, num_items=task.num_items, items=tuple(leaked[item] for item in sorted(leaked)))
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """A training sentence that equals or resembles test texts: the number of its folded text, -1 for none, and of those it resembles."""
+
+    text: str
+    number: int
+    alike: tuple[int, ...]
 
 
-def _level_alone(is_seen: Sequence[bool], *, num_own: int) -> Level | None:
-    """The level of texts that no row combines: the first `num_own` are the item's own, the others its pair's."""
-    if all(is_seen[:num_own]):
-        return "sentence"
-    return "one" if any(is_seen) else None
+@dataclass(kw_only=True)
+class _Found:
+    """Seen training sentences by id, and pairs of test texts in one training row, by level, with its sentence ids."""
 
+    seen: dict[int, _Seen] = field(default_factory=dict)
+    exact: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    normalised: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
+    near: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
-def _texts(task: TaskTexts) -> Iterator[str]:
-    for texts in task.sentences:
-        yield from texts
-    for _, one, other in task.pairs:
-        yield from (one, other)
+    def add_row(self, first: int, second: int) -> None:
+        ids, one, other = (first, second), self.seen[first], self.seen[second]
+        self.exact.setdefault((one.text, other.text), ids)
+        if min(one.number, other.number) >= 0:
+            self.normalised.setdefault(_in_order(one.number, other.number), ids)
+        for pair in product(one.alike, other.alike):
+            if first != second or pair[0] == pair[1]:  # one sentence twice in a row resembles both of two similar texts, but pairs none
+                self.near.setdefault(_in_order(*pair), ids)
 
 
 def _in_order(one: int, other: int) -> tuple[int, int]:

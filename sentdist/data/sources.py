@@ -43,26 +43,20 @@ def inspect_source(
     data_root: Path | None = None,
     hub_revision: str | None = None,
     columns: Sequence[str] | None = None,
-    may_name_columns: bool = True,
-    judged: bool = False,
 ) -> SourceFacts:
     """Return the facts of a source without reading its sentences: fast enough for planning.
 
     Args:
         columns: columns that will be read, to be checked.
-        may_name_columns: whether the user can choose their names.
-        judged: whether the source should have documents, queries and judgements.
 
     Raises:
         DataError: a missing, empty or unreadable file (with similar names), an unknown split, absent columns, no answer from the hub.
     """
-    facts = _facts(name, data_root, hub_revision, judged=judged)
+    facts = _facts(name, data_root, hub_revision)
     sizes = dict(facts.splits)
     part = split if name.startswith((generated.PREFIX, hub.PREFIX)) else files.part_of(list(sizes), split)
     files.check_split(name, list(sizes), part)
-    if columns is not None:
-        found = facts.columns if may_name_columns else columns_as_rows(facts.columns)
-        check_columns(name, found, columns, remedy="" if may_name_columns else "Rename columns in the file")
+    check_columns(name, columns_as_rows(facts.columns), columns or ())
     num_rows = facts.num_rows if part is None else sizes[part]
     return SourceFacts(revision=facts.digest, num_rows=num_rows, columns=facts.columns, splits=tuple(sizes))
 
@@ -82,7 +76,7 @@ def changed_since_planning(where: str, revision: str) -> DataError:
     return DataError(where=where, found="another content than when the run was planned", expected=revision, remedy="Run the command again.")
 
 
-def _facts(name: str, data_root: Path | None, hub_revision: str | None, *, judged: bool = False) -> FileFacts:
+def _facts(name: str, data_root: Path | None, hub_revision: str | None) -> FileFacts:
     if name.startswith(generated.PREFIX):
         return generated.facts_of(name)
     if name.startswith(hub.PREFIX):
@@ -91,8 +85,6 @@ def _facts(name: str, data_root: Path | None, hub_revision: str | None, *, judge
         return retrieval.facts_of(name, collection)
     if (release := releases.find(name, data_root)) is not None:
         return releases.facts(name, release)
-    if judged and data_root is not None and not files.with_suffixes(data_root / name):
-        raise files.missing(name, data_root, expected=retrieval.SHAPES)
     return files.file_facts(name, files.locate(name, data_root))
 
 

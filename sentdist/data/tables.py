@@ -190,7 +190,7 @@ def content_digest(path: Path) -> str:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
-def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, remedy: str = "") -> None:
+def check_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> None:
     """Raise DataError unless each wanted column is found exactly once."""
     twice = [column for column in dict.fromkeys(wanted) if list(found).count(column) > 1]
     absent = [column for column in dict.fromkeys(wanted) if column not in found]
@@ -199,7 +199,7 @@ def check_columns(name: str, found: Sequence[str], wanted: Sequence[str], *, rem
     if absent:
         expected = f"columns {listed(list(dict.fromkeys(wanted)))}"
         hint = did_you_mean(absent[0], [column for column in found if column not in wanted])
-        remedy = f"{hint} {remedy or 'Name the columns of the file, or rename them there'} ({listed(absent)} missing).".lstrip()
+        remedy = f"{hint} Name the columns of the file, or rename them there ({listed(absent)} missing).".lstrip()
         raise DataError(where=name, found=f"columns {listed(found)}", expected=expected, remedy=remedy)
 
 

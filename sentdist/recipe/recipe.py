@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,33 +12,38 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from sentdist.corpora import CorpusSection
 from sentdist.corpora.own import OwnSection
-from sentdist.errors import RecipeError, brief, counted, typed
+from sentdist.errors import RecipeError, brief, counted, near_file, typed
 from sentdist.files import OBJECTS, TABLES, reading, suffix_of
 from sentdist.frozen import Frozen
-from sentdist.recipe.checks import check_headline, check_known, check_method, check_reported, check_titles
-from sentdist.recipe.dotted import check_varied, with_key, with_path
-from sentdist.recipe.objectives import AnyObjective, names_where, uses_targets
+from sentdist.recipe.dotted import with_path
+from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.search import Search
 from sentdist.recipe.sections import (
     CHANGED_BY_METHODS,
+    EachOnce,
     EncoderSection,
     EvaluationSection,
     FoldsSection,
     Method,
     Name,
-    Override,
     Runtime,
     SelectionSection,
     TargetsSection,
 )
-from sentdist.recipe.shipped import PAPERS, meant_recipe, recipe_file
-from sentdist.recipe.specs import Training
+from sentdist.recipe.shipped import PAPERS, recipe_file, shipped_recipes
+from sentdist.recipe.specs import OwnFileSection, Training
 from sentdist.recipe.stage import Json
-from sentdist.recipe.wording import MOST_BYTES, explained, fields_at, not_one_of, parsed_yaml
+from sentdist.recipe.wording import MOST_BYTES, explained, not_one_of, parsed_yaml
 from sentdist.tasks.names import OWN, check_dev_tasks, check_task_name
 
 LIKE = "like"
 MAIN = "corpus"  # the recipe's main corpus, in addition to the names under `corpora`
+SEARCH_SPACE = "search.space"
+
+if TYPE_CHECKING:
+    PaperName = str
+else:
+    PaperName = Literal[PAPERS]
 
 
 def with_inherited_corpora(values: object) -> object:
@@ -53,58 +58,34 @@ def with_inherited_corpora(values: object) -> object:
     if not isinstance(values, dict) or not isinstance(corpora := values.get("corpora"), dict):
         return values
     known = {MAIN: values.get(MAIN), **corpora}
-    inherits = {name: one[LIKE] for name, one in corpora.items() if isinstance(one, dict) and LIKE in one}
-    for section, path in _varied(values):
-        changed = path.removeprefix("corpora.").partition(".")[0]
-        if changed in inherits.values():
-            raise ValueError(
-                f"{section}.{path}: corpora that are like {changed} would keep their values; vary each of them, or do not use like"
-            )
-    written = {name: _written(name, known, inherits, ()) if name in inherits else one for name, one in corpora.items()}
-    return values | {"corpora": written} if inherits else values
 
+    def expanded(name: str, chain: tuple[str, ...] = ()) -> Any:
+        own = known[name]
+        if not isinstance(own, dict) or LIKE not in own:
+            return own
+        other = own[LIKE]
+        _check_known(f"corpora.{name}.{LIKE}", other, known)
+        if other in (name, *chain):
+            raise ValueError(f"corpora.{name}.{LIKE}: found {' → '.join((*chain, name, other))}; expected no cycle")
+        base = expanded(other, (*chain, name))
+        if not isinstance(base, dict):
+            raise ValueError(f"corpora.{name}.{LIKE}: found {other}, which is not a section; expected a corpus")
+        merged = {**base, **{field: value for field, value in own.items() if field != LIKE}}
+        if isinstance(own.get("relations"), list | tuple):
+            named = {str(relation.get("name")): relation for relation in base.get("relations", ()) if isinstance(relation, dict)}
+            for relation in own["relations"]:
+                if isinstance(relation, str):
+                    _check_known(f"corpora.{name}.relations", relation, named)
+            merged["relations"] = [named[one] if isinstance(one, str) else one for one in own["relations"]]
+        return merged
 
-def _varied(values: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield (section, path) for each field that a sweep or a search varies, from values that are not checked yet."""
     search = values.get("search")
-    for section, paths in (("sweep", values.get("sweep")), ("search.space", search.get("space") if isinstance(search, dict) else None)):
-        yield from ((section, str(path)) for path in (paths if isinstance(paths, dict) else ()))
-
-
-def _written(name: str, known: dict[str, Any], inherits: dict[str, Any], chain: tuple[str, ...]) -> dict[str, Any]:
-    own, other = known[name], inherits[name]
-    where = f"corpora.{name}.{LIKE}"
-    if not isinstance(other, str) or other not in known:
-        raise ValueError(f"{where}: {not_one_of(str(other), tuple(known))}")
-    if other == name or other in chain:
-        raise ValueError(f"{where}: found {' → '.join((*chain, name, other))}; expected no cycle")
-    base = _written(other, known, inherits, (*chain, name)) if other in inherits else known[other]
-    if not isinstance(base, dict):
-        raise ValueError(f"{where}: found {other}, which is not a section; expected a corpus")
-    merged = {**base, **{field: value for field, value in own.items() if field != LIKE}}
-    if "relations" in own:
-        named, there, of = own["relations"], base.get("relations"), f"corpora.{name}.relations"
-        if not isinstance(named, list | tuple):
-            raise ValueError(f"{of}: found {brief(named)}; expected a list of relations, or of names of relations under {other}")
-        merged["relations"] = [_relation(one, [*there] if isinstance(there, list | tuple) else [], where=of) for one in named]
-    return merged
-
-
-def _relation(one: Any, there: Sequence[Any], *, where: str) -> Any:
-    if not isinstance(one, str):
-        return one
-    named = {relation.get("name"): relation for relation in there if isinstance(relation, dict)}
-    if one not in named:
-        raise ValueError(f"{where}: {not_one_of(one, tuple(map(str, named)))}")
-    return named[one]
-
-
-if TYPE_CHECKING:
-    PaperName = str
-else:
-    PaperName = Literal[PAPERS]
-A_RECIPE = "a recipe: name, corpus, methods and evaluation, each with its values"
-UTF_8 = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)."
+    for paths in (values.get("sweep"), search.get("space") if isinstance(search, dict) else None):
+        for path in paths if isinstance(paths, dict) else ():
+            changed = str(path).removeprefix("corpora.").partition(".")[0]
+            if changed in [own.get(LIKE) for own in corpora.values() if isinstance(own, dict)]:
+                raise ValueError(f"{path}: corpora that are like {changed} would keep their values; vary each of them, or do not use like")
+    return values | {"corpora": {name: expanded(name) for name in corpora}}
 
 
 class Recipe(Frozen):
@@ -123,9 +104,10 @@ class Recipe(Frozen):
     methods: Annotated[dict[Name, Method], Field(min_length=1)]  # the rows of the result table, by name
     baseline: str | None = None  # the method that all others are compared with
     headline: str | None = None  # the method that the report opens with; None: the first one that is trained
-    seeds: Annotated[tuple[int, ...], Field(min_length=1)] = (0,)  # each cell is trained once with each seed
+    seeds: Annotated[tuple[int, ...], Field(min_length=1), EachOnce] = (0,)  # each cell is trained once with each seed
     confirm_seeds: Annotated[int, Field(ge=0, le=1000)] = 0  # number of new seeds with which the cell chosen on dev is trained again
-    sweep: dict[str, tuple[Json, ...]] = Field(default_factory=dict)  # fields and their values: a cell for each combination
+    # Fields and their values: a cell for each combination.
+    sweep: dict[str, Annotated[tuple[Json, ...], Field(min_length=1)]] = Field(default_factory=dict)
     search: Search | None = None  # instead of a sweep: suggestions, with the same budget for each method
     runtime: Runtime = Runtime()  # where and how the work is done; not part of any key
     paper: PaperName | None = None  # a paper whose published tables the report shows beside the results
@@ -146,112 +128,117 @@ class Recipe(Frozen):
             RecipeError: naming the file and the field.
         """
         changes = [overrides] if isinstance(overrides, str) else overrides
-        if not isinstance(changes, Sequence) or not all(isinstance(change, str) for change in changes):
-            expected, remedy = "strings that change one field each", 'For example ["training.batch_size=32"].'
-            raise RecipeError(where="overrides", found=brief(overrides), expected=expected, remedy=remedy)
         if isinstance(path, Mapping):
             return _with_overrides(copy.deepcopy(dict(path)), changes, where="recipe")
         if not isinstance(path, str | Path):
-            raise RecipeError(where="recipe", found=typed(path), expected="a Recipe, or the path of one", remedy="Name its file.")
+            raise RecipeError(where="recipe", found=typed(path), expected="a file, a name, or a dict of values", remedy="Name its file.")
         return load_recipe(Path(path).expanduser(), changes)
 
     _inherited = model_validator(mode="before")(with_inherited_corpora)
 
+    @property
+    def varied(self) -> Iterator[tuple[str, str]]:
+        """The section and the path of each field that the sweep or the search sets."""
+        yield from (("sweep", path) for path in self.sweep)
+        yield from ((SEARCH_SPACE, path) for path in (self.search.space if self.search is not None else ()))
+
     @model_validator(mode="after")
     def _sections_fit(self) -> Recipe:
-        for name, method in self.methods.items():
-            check_method(name, method, self.methods)
-            for section in CHANGED_BY_METHODS:
-                _check_overrides(f"methods.{name}.{section}", getattr(self, section), getattr(method, section))
-            if method.corpus is not None:
-                check_known(f"methods.{name}.corpus", method.corpus, tuple(self.corpora))
-        check_titles(self.methods)
-        check_reported(self.methods)
-        has_tasks = any(method.objective is not None and uses_targets(method.objective) for method in self.methods.values())
-        if self.targets is not None and not has_tasks and self.evaluation.probes is None:
-            raise ValueError(f"targets: has no effect without the objective {names_where(targets=True)} or evaluation.probes; leave it out")
-        if self.baseline is not None:
-            check_known("baseline", self.baseline, tuple(self.methods))
-        if self.headline is not None:
-            check_headline(self.headline, self.baseline, self.methods)
+        _check_methods(self)
+        for field, name, known in (
+            ("baseline", self.baseline, self.methods),
+            ("headline", self.headline, [one for one, method in self.methods.items() if method.reported and one != self.baseline]),
+            ("evaluation.links.corpus", self.evaluation.links and self.evaluation.links.corpus, self.corpora),
+        ):
+            if name is not None:
+                _check_known(field, name, known)
         for number, task in enumerate(self.evaluation.tasks):
             check_task_name(task, where=f"evaluation.tasks[{number}]")
-        if self.evaluation.links is not None and self.evaluation.links.corpus is not None:
-            check_known("evaluation.links.corpus", self.evaluation.links.corpus, tuple(self.corpora))
-        _check_own(self)
         if self.selection is not None:
             check_dev_tasks(self.selection.task)
-        if len(set(self.seeds)) != len(self.seeds):
-            raise ValueError(f"seeds: found {list(self.seeds)}; expected each seed once")
-        if self.confirm_seeds and (self.selection is None or self.baseline is None):
-            raise ValueError("confirm_seeds: has no effect without a selection and a baseline; add both or leave it out")
-        corpora = {"corpus": self.corpus, **{f"corpora.{name}": one for name, one in self.corpora.items()}}
-        for section, paths in (("sweep", self.sweep), ("search.space", {} if self.search is None else self.search.space)):
-            check_varied(section, paths, corpora, has_folds=self.folds is not None)
+        if self.confirm_seeds and (self.selection is None or self.baseline is None or self.search is not None):
+            raise ValueError("confirm_seeds: has an effect only with a selection and a baseline, and without a search; leave it out")
+        is_own = isinstance(self.corpus, OwnSection)
+        if is_own and self.folds is not None:
+            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
+        if not is_own and OWN in (*self.evaluation.tasks, *(self.selection.names if self.selection is not None else ())):
+            raise ValueError(f"corpus: found kind {self.corpus.kind} with the task own; expected one of kind own, whose rows are held out")
+        _check_varied(self)
         _check_search(self)
-        _check_gpus(self.runtime)
         return self
 
 
-def _check_own(recipe: Recipe) -> None:
-    """Raise ValueError for the task own or shapes without a corpus of kind own, and for folds with one."""
-    if isinstance(recipe.corpus, OwnSection):
-        if recipe.folds is not None:
-            raise ValueError("folds: has no effect on a corpus of kind own, whose rows are held out once; leave it out")
-        return
-    of = {"evaluation.tasks": recipe.evaluation.tasks, "selection.task": () if recipe.selection is None else recipe.selection.names}
-    for where, names in of.items():
-        if OWN in names:
-            raise ValueError(
-                f"{where}: found own with a corpus of kind {recipe.corpus.kind}; expected one of kind own, whose rows are held out"
-            )
+def _check_known(where: str, name: object, known: Iterable[str]) -> None:
+    if name not in tuple(known):
+        raise ValueError(f"{where}: {not_one_of(str(name), tuple(known))}")
+
+
+def _check_methods(recipe: Recipe) -> None:
+    """Raise ValueError for unknown names and settings in methods, and for two rows with one title."""
+    titles: dict[str, str] = {}
     for name, method in recipe.methods.items():
-        if method.shapes:
-            raise ValueError(f"methods.{name}.shapes: has no effect on a corpus of kind {recipe.corpus.kind}; leave it out")
+        here = f"methods.{name}"
+        for field, other in method.inputs.items():
+            _check_known(f"{here}.{field}", other, [one for one in recipe.methods if one != name])
+            if recipe.methods[other].objective is None:
+                raise ValueError(f'{here}.{field}: "{other}" is an untouched checkpoint; expected a method with an objective')
+        if method.corpus is not None:
+            _check_known(f"{here}.corpus", method.corpus, recipe.corpora)
+        for section in CHANGED_BY_METHODS:
+            shared, own = getattr(recipe, section), getattr(method, section)
+            try:
+                type(shared).model_validate(shared.model_dump() | own)
+            except ValidationError as error:
+                problems = [{**problem, "loc": ("methods", name, section, *problem["loc"])} for problem in error.errors()]
+                raise ValueError(explained(problems, {"methods": {name: {section: own}}})) from None
+        # Tables and statistical tests would treat rows with one title as folds of one method.
+        title = method.title or name
+        if method.reported and titles.setdefault(title, name) != name:
+            raise ValueError(f'{here}.title: found "{title}", as in methods.{titles[title]}; expected a different title for each row')
+    if not titles:
+        raise ValueError("methods: found none that is reported; expected at least one, otherwise nothing would be built")
+
+
+def _check_varied(recipe: Recipe) -> None:
+    """Raise ValueError for a sweep or a search over an unknown method, or over what decides which rows are held out."""
+    fixed = ["folds"]
+    inherited = [f"corpora.{name}" for name in recipe.corpora]
+    for where, corpus in {MAIN: recipe.corpus, **dict(zip(inherited, recipe.corpora.values(), strict=True))}.items():
+        if isinstance(corpus, OwnSection):
+            fixed += [f"{where}.{field}" for field in OwnFileSection.model_fields]
+        elif recipe.folds is not None:
+            fixed.append(f"{where}.source")
+    for section, path in recipe.varied:
+        _check_method_of(path, recipe.methods, where=f"{section}.{path}")
+        if any(f"{path}.".startswith(f"{field}.") or field.startswith(f"{path}.") for field in fixed):
+            raise ValueError(
+                f"{section}.{path}: decides which rows are held out, so that scores cannot be compared; make a recipe for each value"
+            )
+
+
+def _check_method_of(path: str, methods: Iterable[str], *, where: str) -> None:
+    """Raise ValueError for a dotted path into a method that does not exist: it would silently add a new one."""
+    head, *rest = path.split(".")
+    if head == "methods" and rest:
+        _check_known(where, rest[0], methods)
 
 
 def _check_search(recipe: Recipe) -> None:
     """Raise ValueError for fields of the recipe that conflict with its search."""
     if recipe.search is None:
         return
-    if recipe.sweep:
-        raise ValueError("search: found beside sweep; expected one of them: `search: {suggest: grid, …}` tries a grid")
-    if recipe.folds is not None:
-        raise ValueError(
-            "search: found beside folds; expected one dev set to compare all suggestions. `sweep:` compares a few settings over folds"
-        )
-    if recipe.confirm_seeds:
-        raise ValueError("confirm_seeds: has no effect beside search, whose finalists are trained with all seeds; leave it out")
+    for field, value in (("sweep", recipe.sweep), ("folds", recipe.folds)):
+        if value:
+            raise ValueError(f"search: found beside {field}; expected one of them")
     if recipe.selection is None:
         raise ValueError("search: found no selection; expected one, because a search maximizes its dev score")
-    searched = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
-    if not searched:
+    reported = {name: method for name, method in recipe.methods.items() if method.reported}
+    if all(method.objective is None for method in reported.values()):
         raise ValueError("search: found no reported method that is trained; expected at least one")
-    for name, method in recipe.methods.items():
-        if name in searched and not method.select:
-            raise ValueError(f"methods.{name}.select: found false in a search; expected true: without selection there is no dev score")
-        if method.reported and method.of is not None:
-            raise ValueError(
-                f"methods.{name}.of: found in a search; expected methods that are trained: score other views in a separate recipe"
-            )
-
-
-def _check_gpus(runtime: Runtime) -> None:
-    if runtime.most_workers > 1 and runtime.gpus_per_worker % 1:
-        raise ValueError(
-            f"runtime.gpus_per_worker: found {runtime.gpus_per_worker:g} with {runtime.most_workers} workers per training; expected a "
-            "whole number: NCCL does not let two workers of a training share a GPU. Set it to 1, or runtime.workers=1"
-        )
-
-
-def _check_overrides(where: str, shared: Frozen, own: dict[str, Override]) -> None:
-    for field in own:
-        check_known(where, field, tuple(type(shared).model_fields))
-    try:
-        type(shared).model_validate(shared.model_dump() | own)
-    except ValidationError as error:
-        problems = [{**problem, "loc": (*where.split("."), *problem["loc"])} for problem in error.errors()]
-        raise ValueError(explained(problems, fields_beside)) from None
+    for name, method in reported.items():
+        if not method.select or method.of is not None:
+            field = "of" if method.select else "select"
+            raise ValueError(f"methods.{name}.{field}: has no place in a search, which compares trainings by their dev score")
 
 
 def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -261,33 +248,47 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> Recipe:
         RecipeError: naming the file and the field.
     """
     path = recipe_file(path)
-    meant = None if path.is_file() else meant_recipe(path)
-    hint = f'Did you mean "{meant}"?' if meant else "`sentdist list recipes` lists the shipped recipes."
-    remedy = UTF_8 if path.is_file() else hint
-    by_recipe = f"To use it in a recipe: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
-    of_data = f"It looks like data: `sentdist tune {path}`. {by_recipe}" if suffix_of(path) in TABLES else None
-    if of_data is not None and path.is_file() and suffix_of(path) != OBJECTS:  # JSON is YAML
-        raise RecipeError(where=str(path), found="a table", expected=A_RECIPE, remedy=of_data)
-    with reading(path, expected="a readable recipe", remedy=remedy, kind=RecipeError, most_bytes=MOST_BYTES):
+    expected = "a readable recipe: name, corpus, methods and evaluation, each with its values"
+    if path.is_file() and suffix_of(path) in TABLES and suffix_of(path) != OBJECTS:  # JSON is YAML
+        remedy = f"It looks like data: `sentdist tune {path}`. In a recipe: `… rayjobs/recipes/own.yaml --set corpus.file={path}`."
+        raise RecipeError(where=str(path), found="a table", expected=expected, remedy=remedy)
+    remedy = "Save it as UTF-8 text (iconv -f latin1 -t utf-8)." if path.is_file() else _similar(path)
+    with reading(path, expected=expected, remedy=remedy, kind=RecipeError, most_bytes=MOST_BYTES):
         text = path.read_text(encoding="utf-8-sig")
     values = parsed_yaml(text, where=str(path), expected="valid YAML", remedy="Correct the line named.")
     if not isinstance(values, dict):
-        remedy = of_data or "See rayjobs/recipes/demo.yaml."
-        raise RecipeError(where=str(path), found=_kind_of(values, text), expected=A_RECIPE, remedy=remedy)
+        raise RecipeError(where=str(path), found=brief(values), expected=expected, remedy="See rayjobs/recipes/demo.yaml.")
     return _with_overrides(values, overrides, where=str(path))
+
+
+def _similar(path: Path) -> str:
+    files = {file.name: file for file in [*path.parent.glob("*.yaml"), *shipped_recipes()]}
+    closest = near_file(path.name, files)
+    return f'Did you mean "{files[closest]}"?' if closest else "`sentdist list recipes` lists the shipped recipes."
 
 
 def _with_overrides(values: dict[str, Json], overrides: Sequence[str], *, where: str) -> Recipe:
     for override in overrides:
-        _apply_override(values, override)
+        values = _with_override(values, override)
     return recipe_from_values(values, where=where)
 
 
-def _kind_of(values: Json, text: str) -> str:
-    """Describe the content of a file that is not a recipe."""
-    if not text.strip() or values is None:
-        return "an empty file"
-    return "a list" if isinstance(values, list) else "plain text" if isinstance(values, str) else str(values)
+def _with_override(values: dict[str, Json], override: str) -> dict[str, Json]:
+    path, equals, text = (part.strip() for part in override.partition("="))
+    where = f"--set {override}"
+    if not equals or not path:
+        expected, remedy = "a dotted field, =, and a YAML value", "Example: --set training.batch_size=32"
+        raise RecipeError(where=where, found="no a.b=c", expected=expected, remedy=remedy)
+    value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote the value.")
+    for section in ("sweep", SEARCH_SPACE):  # their keys are themselves dotted paths
+        if path.startswith(f"{section}."):
+            return with_path(values, [*section.split("."), path.removeprefix(f"{section}.")], value, where=where)
+    methods = values.get("methods")
+    try:
+        _check_method_of(path, methods if isinstance(methods, dict) else (), where=where)
+    except ValueError as error:
+        raise RecipeError(where=where, found=str(error).removeprefix(f"{where}: "), expected="", remedy="Nothing was started.") from None
+    return with_path(values, path, value, where=where)
 
 
 def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
@@ -299,7 +300,7 @@ def recipe_from_values(values: dict[str, Json], *, where: str) -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        raise RecipeError(where=where, found=explained(error.errors(), fields_beside), expected="", remedy="Nothing was started.") from None
+        raise RecipeError(where=where, found=explained(error.errors(), values), expected="", remedy="Nothing was started.") from None
 
 
 def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
@@ -311,46 +312,10 @@ def objective_from_values(name: str, values: dict[str, Json]) -> AnyObjective:
     try:
         checked: AnyObjective = TypeAdapter(AnyObjective).validate_python({"name": name, **values})
     except ValidationError as error:
-        problems = [{**problem, "loc": ("objective", *problem["loc"])} for problem in error.errors()]
-        raise RecipeError(where=f"objective {name}", found=explained(problems, fields_beside), expected="", remedy="") from None
+        raise RecipeError(where=f"objective {name}", found=explained(error.errors(), values), expected="", remedy="") from None
     return checked
 
 
 def recipe_text(values: dict[str, Json]) -> str:
     """Return the values of a recipe as YAML, in their order."""
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-
-
-def _apply_override(values: dict[str, Json], override: str) -> None:
-    path, equals, text = (part.strip() for part in override.partition("="))
-    if not equals or not path:
-        remedy = "Example: --set training.batch_size=32"
-        raise RecipeError(where=f"--set {override}", found="no a.b=c", expected="a dotted field, =, and a YAML value", remedy=remedy)
-    where = f"--set {override}"
-    value = parsed_yaml(text, where=where, expected="a YAML value", remedy="Quote the value.")
-    for section in ("sweep.", "search.space."):  # their keys are themselves dotted paths
-        if path.startswith(section):
-            values.update(with_key(values, section.split(".")[:-1], path.removeprefix(section), value))
-            return
-    methods = values.get("methods")
-    check_method_in_path(path, list(methods) if isinstance(methods, dict) else [], where=where)
-    values.update(with_path(values, path, value, where=where))
-
-
-def check_method_in_path(dotted: str, methods: Sequence[str], *, where: str) -> None:
-    """Raise RecipeError for a dotted path into a method that does not exist: it would silently add a new one."""
-    head, _, rest = dotted.partition(".")
-    name = rest.partition(".")[0]
-    if head == "methods" and not name:
-        expected = f"a field of one, such as methods.{methods[0] if methods else 'NAME'}.title"
-        raise RecipeError(where=where, found="all methods at once", expected=expected, remedy="Write other methods into another recipe.")
-    if head == "methods" and name not in methods:
-        raise RecipeError(where=where, found=not_one_of(name, methods), expected="", remedy="Nothing was started.")
-
-
-def fields_beside(location: list[str]) -> dict[str, str]:
-    """Return the fields that a mapping at this place of a recipe can have, with what each takes.
-
-    A section of a method, such as `training`, has the fields of that section of the recipe.
-    """
-    return fields_at(Recipe, location) or (fields_at(Recipe, location[2:]) if location[:1] == ["methods"] else {})

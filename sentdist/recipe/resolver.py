@@ -52,14 +52,11 @@ class Resolver(Protocol):
 
     notes: list[str]  # sentences on what could not be checked, or was read in an unusual way
 
-    def source(
-        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
-    ) -> Pin:
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         """Pin a data source.
 
         Args:
             columns: Names that the source must have.
-            judged: Expect documents, queries and judgements instead of a table.
         """
         ...
 

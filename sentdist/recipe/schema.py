@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
-import io
 import json
 import re
-import textwrap
-import tokenize
 from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 import pydantic
@@ -44,31 +39,17 @@ def field_comments(value: type[Frozen]) -> dict[str, str]:
     """Return the comment of each field: the one on its line, or else the comment lines above it; base classes included."""
     found: dict[str, str] = {}
     for base in reversed(value.__mro__):
-        if issubclass(base, Frozen) and base is not Frozen:
-            found |= _of_class(base)
-    return found
-
-
-@cache
-def _of_class(value: type[Frozen]) -> dict[str, str]:
-    source = textwrap.dedent(inspect.getsource(value))
-    lines = source.splitlines()
-    comments = {
-        token.start[0]: token.string.removeprefix("#").strip()
-        for token in tokenize.generate_tokens(io.StringIO(source).readline)
-        if token.type == tokenize.COMMENT and not token.string.startswith("# fmt:")
-    }
-    (made,) = ast.parse(source).body
-    assert isinstance(made, ast.ClassDef)
-    found: dict[str, str] = {}
-    for node in made.body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-            above = node.lineno - 1
-            while above in comments and lines[above - 1].lstrip().startswith("#"):
-                above -= 1
-            comment = comments.get(node.end_lineno or 0) or " ".join(comments[line] for line in range(above + 1, node.lineno))
-            if comment:
-                found[node.target.id] = comment[0].upper() + comment[1:]
+        above: list[str] = []
+        for line in inspect.getsource(base).splitlines() if issubclass(base, Frozen) and base is not Frozen else ():
+            text = line.strip()
+            if text.startswith("# "):
+                above.append(text[2:])
+                continue
+            field = re.match(r"(\w+): ", text)
+            comment = text.partition("  # ")[2] or " ".join(above)
+            if field is not None and comment:
+                found[field[1]] = comment[0].upper() + comment[1:]
+            above = []
     return found
 
 
@@ -80,20 +61,17 @@ MOST_LETTERS = 1000
 def recipe_schema() -> dict[str, Json]:
     """Return the schema; unlike `Recipe` it does not check references between fields, nor settings without effect."""
     schema = Recipe.model_json_schema(schema_generator=CommentedSchema)
-    for field, section in CHANGED_BY_METHODS.items():  # `Method` accepts any mapping there; the section checks it later
-        properties = schema["$defs"][Method.__name__]["properties"]
-        properties[field] = {"$ref": f"#/$defs/{section.__name__}", "description": properties[field]["description"]}
-    corpora = schema["properties"]["corpora"]
-    for key in ("additionalProperties", "patternProperties"):
-        if isinstance(corpora.get(key), dict):
-            corpora[key] = (
-                _or_like(corpora[key]) if key == "additionalProperties" else {name: _or_like(one) for name, one in corpora[key].items()}
-            )
     sections = schema["$defs"]
+    for field, section in CHANGED_BY_METHODS.items():  # `Method` accepts any mapping there; the section checks it later
+        described = sections[Method.__name__]["properties"][field]["description"]
+        sections[Method.__name__]["properties"][field] = {"$ref": f"#/$defs/{section.__name__}", "description": described}
+    (pattern, corpus), *_ = schema["properties"]["corpora"].pop("patternProperties").items()
+    schema["properties"]["corpora"]["patternProperties"] = {pattern: _or_like(corpus)}
     sections[EvaluationSection.__name__]["properties"]["tasks"]["items"] = _names((*TASK_GROUPS, *TASKS, OWN), others="=")
     sections[SelectionSection.__name__]["properties"]["task"] |= _names((*dev_names(), OWN), others="[=+]")
     sections[GradedSection.__name__]["properties"]["without"]["items"] = _names((*TASK_GROUPS, *TASKS), others="=")
-    _refuse_other_keys(schema)
+    for field in ("corpora", "methods"):  # pydantic allows other keys beside those of a pattern
+        schema["properties"][field]["additionalProperties"] = False
     return {"$schema": DIALECT, **schema, "$comment": _made_by()}
 
 
@@ -109,13 +87,8 @@ def _or_like(section: Json) -> Json:
     return {"anyOf": [section, like]}
 
 
-def schema_text() -> str:
-    """Return the schema as the text of its file."""
-    return json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n"
-
-
 def _made_by() -> str:
-    """Return the last value of the schema: a file that ends with it is complete and current. Making it takes as long as planning."""
+    """Return the last value of the schema, by which a file is known to be current. Making it takes as long as planning."""
     return f"pydantic {pydantic.VERSION}, code {code_digest()}"
 
 
@@ -123,22 +96,8 @@ def keep_schema_of(recipe: Path) -> None:
     """Write the schema to the `recipe.schema.json` that a recipe's first line names, unless it is current; ignore a failed write."""
     with recipe.open(encoding="utf-8-sig") as lines:
         named = NAMED.fullmatch(lines.readline(MOST_LETTERS).strip())
-    if named is None:
-        return
-    file = recipe.parent / named.group(1)
+    file = None if named is None else recipe.parent / named.group(1)
     with suppress(OSError):
-        if not file.exists() or not file.read_bytes().endswith(f'"$comment": "{_made_by()}"\n}}\n'.encode()):
+        if file is not None and not (file.exists() and _made_by() in file.read_text(encoding="utf-8")):
             with whole_file(file) as part:
-                part.write_bytes(schema_text().encode())
-
-
-def _refuse_other_keys(value: Json) -> None:
-    """Forbid other keys in mappings with key patterns; pydantic allows them."""
-    if isinstance(value, dict):
-        if "patternProperties" in value:
-            value.setdefault("additionalProperties", False)
-        for inner in value.values():
-            _refuse_other_keys(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            _refuse_other_keys(inner)
+                part.write_text(json.dumps(recipe_schema(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

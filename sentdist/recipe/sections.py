@@ -4,19 +4,28 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from sentdist.corpora.relations import LinksSection
 from sentdist.families import PoolingName
 from sentdist.frozen import MOST_LETTERS, NAME, ONE_LINE, Count, Frozen
 from sentdist.machine import SHARES, is_share
-from sentdist.recipe.objectives import AnyObjective
+from sentdist.recipe.objectives import AnyObjective, names_where, terms_of, uses_bank
 from sentdist.recipe.specs import Precision, Probes, Regularizers, Shape, Stopping, Training, View
 from sentdist.tasks.cards import TASK_GROUPS
 
 Name = Annotated[str, Field(pattern=NAME, max_length=MOST_LETTERS)]
 Title = Annotated[str, Field(pattern=ONE_LINE)]  # one line, no control characters: tables and figures show it
 Override = None | bool | int | float | str
+
+
+def _each_once(values: tuple[float, ...]) -> tuple[float, ...]:
+    if len(set(values)) != len(values):
+        raise ValueError(f"found {list(values)}; expected each value once")
+    return values
+
+
+EachOnce = AfterValidator(_each_once)
 
 
 class EncoderSection(Frozen):
@@ -80,7 +89,7 @@ class Method(Frozen):
     corpus: str | None = None  # a name under corpora; None: the recipe's corpus
     start: str | None = None  # the method whose encoder training continues from
     bank: str | None = None  # the method that trains the entropy encoders of an objective with regulators
-    phis: tuple[float, ...] | None = None  # one entropy encoder each
+    phis: Annotated[tuple[float, ...], Field(min_length=1), EachOnce] | None = None  # one entropy encoder each
     shapes: tuple[Shape, ...] = ()  # row shapes of a corpus of kind own that this method is for; dropped for others; (): for all
     bank_dtype: Literal["float16", "float32"] = "float16"  # data type of stored banks
     training: dict[str, Override] = Field(default_factory=dict)  # changes to the recipe's training section
@@ -96,6 +105,31 @@ class Method(Frozen):
         named = {"start": self.start, "bank": self.bank, "of": self.of}
         return {field: name for field, name in named.items() if name is not None}
 
+    @model_validator(mode="after")
+    def _fields_fit(self) -> Self:
+        if self.of is not None and (self.objective is not None or self.start is not None or self.encoder):
+            raise ValueError("of: scores the encoder of another method; expected neither objective, start nor encoder beside it")
+        if self.lexical is not None and (self.objective is not None or self.of is not None or self.encoder):
+            raise ValueError("lexical: is a row without an encoder; expected neither objective, of nor encoder beside it")
+        if self.objective is None:
+            self._check_defaults(OF_A_TRAINING, "has no effect on the untouched checkpoint; leave it out or give an objective")
+        elif uses_bank(self.objective) and self.bank is None:
+            raise ValueError("bank: found nothing; expected the name of the method that trains the entropy encoders")
+        elif not uses_bank(self.objective):
+            self._check_defaults(OF_A_BANK, f"has no effect without the objective {names_where(bank=True)}; leave it out")
+        terms = [] if self.objective is None else list(terms_of(self.objective))
+        if terms and not any(term.needs.alone for term in terms):
+            raise ValueError(f"objective: found {terms[0].name} alone; expected it with another objective, as a term of a sum")
+        return self
+
+    def _check_defaults(self, fields: tuple[str, ...], message: str) -> None:
+        for field in fields:
+            if getattr(self, field) != type(self).model_fields[field].get_default(call_default_factory=True):
+                raise ValueError(f"{field}: {message}")
+
+
+OF_A_BANK = ("bank", "phis", "bank_dtype")
+OF_A_TRAINING = (*OF_A_BANK, "training", "corpus", "stopping", "seed", "start", "regularizers", "select")
 
 # The sections of a recipe whose fields a method can change, in a mapping with the name of the section.
 CHANGED_BY_METHODS: dict[str, type[Frozen]] = {"encoder": EncoderSection, "training": Training}
@@ -152,33 +186,18 @@ class Runtime(Frozen):
         return self.model_copy(update={"gpus_per_worker": gpus_per_worker})
 
     @model_validator(mode="after")
-    def _workers_may_change(self) -> Self:
+    def _fields_fit(self) -> Self:
         if self.fewest_workers > self.most_workers:
             raise ValueError(f"workers: found [{self.fewest_workers}, {self.most_workers}]; expected [min, max]")
-        if self.workers_may_change and self.zero_stage:
-            raise ValueError(
-                f"workers: found [{self.fewest_workers}, {self.most_workers}] with zero_stage {self.zero_stage}; expected zero_stage 0: "
-                "ZeRO 1 to 3 shard for a fixed number of workers. Set runtime.zero_stage=0, or one number"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _engine_shares_out(self) -> Self:
-        if self.engine == "torch" and self.zero_stage:
-            raise ValueError(
-                f"zero_stage: found {self.zero_stage} with engine torch, which does not shard; "
-                "set runtime.engine=deepspeed, or leave zero_stage out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _gpus_can_be_shared_out(self) -> Self:
+        if self.zero_stage and (self.workers_may_change or self.engine == "torch"):
+            raise ValueError(f"zero_stage: found {self.zero_stage}; expected 0 with engine torch or an elastic number of workers")
         if not is_share(self.gpus_per_worker):
             raise ValueError(f"gpus_per_worker: found {self.gpus_per_worker:g}; expected {SHARES}; set runtime.gpus_per_worker=1")
-        return self
-
-    @model_validator(mode="after")
-    def _device_and_gpus_agree(self) -> Self:
+        if self.most_workers > 1 and self.gpus_per_worker % 1:
+            raise ValueError(
+                f"gpus_per_worker: found {self.gpus_per_worker:g} with {self.most_workers} workers per training; "
+                "expected a whole number, because NCCL does not let two workers of a training share a GPU"
+            )
         is_named = "gpus_per_worker" in self.model_fields_set
         if is_named and (self.device, self.gpus_per_worker > 0) in (("cpu", True), ("cuda", False)):
             raise ValueError(f"device: found {self.device} with gpus_per_worker {self.gpus_per_worker:g}; leave one of them out")

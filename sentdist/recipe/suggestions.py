@@ -12,13 +12,12 @@ from functools import reduce
 from typing import Any
 
 from sentdist.errors import RecipeError, counted, listed
-from sentdist.recipe.recipe import Recipe, check_method_in_path
+from sentdist.recipe.recipe import Recipe
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.search import Axis, Search
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import CorpusSizes, Scores, Train, chosen_and_scored
 from sentdist.recipe.unroll import Builder, Plan, Trial, for_its_rows, recipe_at
-from sentdist.recipe.view_checks import left_over_at_all
 from sentdist.recipe.wording import value_text
 
 Suggestion = Mapping[str, Json]  # dotted field -> value
@@ -124,8 +123,6 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     recipe, own_notes = for_its_rows(recipe, resolver)
     search = recipe.search
     assert search is not None, "a recipe with `search:`"
-    for path in search.space:
-        check_method_in_path(path, list(recipe.methods), where=f"search.space.{path}")
     trained = [name for name, method in recipe.methods.items() if method.reported and method.objective is not None]
     sizes = CorpusSizes()
     builders = {
@@ -133,7 +130,6 @@ def searched(recipe: Recipe, resolver: Resolver) -> PlannedSearch:
     }
     keys = {spelt: dict(_keys(builder, trained)) for spelt, builder in builders.items()}
     remarked = dict.fromkeys(itertools.chain.from_iterable(builder.remarks for builder in builders.values()))
-    remarked |= dict.fromkeys(left_over_at_all([builder.recipe for builder in builders.values()]))
     fields = {name: tuple(path for path in search.space if _matters(path, name, search.space, keys)) for name in trained}
     for path, axis in search.space.items():
         if len(axis.samples) > 1 and not any(path in found for found in fields.values()):

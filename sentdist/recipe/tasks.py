@@ -37,7 +37,7 @@ def pinned_task(given: str, resolver: Resolver) -> Task:
     columns = card.columns or kind.columns
     # Columns of a shipped task of graded pairs are known; those of a user file are not.
     wanted = () if kind.is_graded_pairs and not named.is_own else (*columns, *kind.further(card))
-    pinned = partial(resolver.source, card.source, revision=named.revision, columns=wanted, where=where, judged=kind.has_documents)
+    pinned = partial(resolver.source, card.source, revision=named.revision, columns=wanted, where=where)
     pin = pinned(split=card.split)
     if kind.needs_train and card.split is not None:
         if named.is_own and (card.split == "train" or (pin.splits and "train" not in pin.splits)):

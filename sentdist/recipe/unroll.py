@@ -4,65 +4,45 @@ from __future__ import annotations
 
 import itertools
 import json
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from sentdist.corpora import AnyCorpus, CorpusSection
+from sentdist.corpora import AnyCorpus
 from sentdist.corpora.kind import Planning
 from sentdist.corpora.own import OwnSection
 from sentdist.corpora.relations import RelationalCorpus
-from sentdist.errors import LONGEST_VALUE, RecipeError, brief, counted, one_line
+from sentdist.errors import LONGEST_VALUE, RecipeError, counted, one_line
 from sentdist.recipe.checks import (
-    check_batch,
-    check_checkpoint,
     check_encoder,
-    check_encoder_of_start,
     check_fit,
     check_frozen,
     check_length,
-    check_lexical,
-    check_pooling,
+    check_links,
+    check_probes,
+    check_space,
     check_start,
     check_training,
-    rate_remarks,
+    chosen_by,
     relations_of,
     remarks,
     settled,
-    unheeded,
+    settled_view,
 )
 from sentdist.recipe.dotted import short_names, with_path
 from sentdist.recipe.objectives import AnyObjective, names_with, phi_of, uses_targets
-from sentdist.recipe.recipe import Recipe, check_method_in_path, recipe_from_values
+from sentdist.recipe.recipe import Recipe, recipe_from_values
 from sentdist.recipe.resolver import Pin, Resolver
 from sentdist.recipe.sections import EncoderSection, Method, TargetsSection
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Training
 from sentdist.recipe.stage import Json, Stage, memoized, topological
 from sentdist.recipe.stages import Bank, CorpusSizes, Scores, Selection, Targets, Train
 from sentdist.recipe.tasks import RecipeTasks
-from sentdist.recipe.view_checks import check_channels, check_links, check_space, check_view, chosen_by, left_over_at_all, settled_view
 from sentdist.recipe.wording import value_text
+from sentdist.tasks.kinds import TASK_KINDS, ScoredTask
 from sentdist.tasks.links import LinkTask, link_task
 from sentdist.tasks.names import dev_parts
-
-
-def _check_folds(section: CorpusSection, resolver: Resolver, *, has_folds: bool) -> None:
-    """Raise RecipeError for folds without a retrieval corpus, and for a retrieval corpus without folds."""
-    if has_folds == (section.judged_source(resolver) is not None):
-        return
-    source = section.shown
-    if has_folds:
-        raise RecipeError(where="folds", found=f"corpus {source}", expected="a retrieval corpus", remedy="Drop folds.")
-    raise RecipeError(where="folds", found=f"none for corpus {source}", expected="folds over its queries", remedy="Add folds: {num: 5}.")
-
-
-def _check_limit(section: CorpusSection, *, where: str) -> None:
-    """Raise RecipeError for a limit_seed without a limit: it would change only the key."""
-    # Not a check of the recipe, so that reports of old sweeps with one still work.
-    if getattr(section, "limit_seed", 0) and getattr(section, "limit", None) is None:
-        raise RecipeError(where=f"{where}.limit_seed", found="no limit", expected="a limit to draw rows for", remedy="Leave it out.")
 
 
 class Builder:
@@ -76,17 +56,19 @@ class Builder:
         self._under_way: list[str] = []  # methods whose trainings are being planned, each needed by the one before it
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
-        for where, section in {"corpus": recipe.corpus, **{f"corpora.{name}": one for name, one in recipe.corpora.items()}}.items():
-            _check_folds(section, resolver, has_folds=recipe.folds is not None)
-            _check_limit(section, where=where)
+        for section in (recipe.corpus, *recipe.corpora.values()):
+            if (recipe.folds is None) != (section.judged_source(resolver) is None):
+                found, expected = f"corpus {section.shown}", "folds for a retrieval corpus, and only there"
+                raise RecipeError(where="folds", found=found, expected=expected, remedy="Add folds: {num: 5}, or drop folds.")
 
     @memoized
     def encoder(self, name: str) -> EncoderSpec:
         """Return the checkpoint that a method starts from."""
         section, pin = self._pinned(name)
-        check_checkpoint(section, pin)
+        declared = None
         if "pooling" not in {*self.recipe.encoder.model_fields_set, *self.recipe.methods[name].encoder}:
-            check_pooling(section, self.resolver.declared_pooling(section.checkpoint, revision=section.revision))
+            declared = self.resolver.declared_pooling(section.checkpoint, revision=section.revision)
+        check_encoder(section, pin, declared_pooling=declared)
         return EncoderSpec.model_validate(section.model_dump() | {"checkpoint": pin.name, "revision": pin.revision})
 
     @memoized
@@ -135,26 +117,22 @@ class Builder:
         method = self.recipe.methods[name]
         if method.objective is None:
             return None
+        where = f"methods.{name}"
         seed = seed if method.seed is None else method.seed
         corpus = self.corpus(method.corpus, fold)
-        training = self.training(name)
-        check_fit(method.objective, corpus, where=f"methods.{name}.objective")
-        section, pin = self._pinned(name)
-        check_encoder(method.objective, pooling=section.pooling, pin=pin, where=f"methods.{name}.objective")
-        check_training(training, method.regularizers, self.recipe.runtime, pin, where=f"methods.{name}")
+        check_fit(method.objective, corpus, where=f"{where}.objective")
         objective = settled(method.objective, corpus, phi=phi)
-        self.remarks |= dict.fromkeys(remarks(objective, corpus, where=f"methods.{name}"))
-        self.remarks |= dict.fromkeys(unheeded(method.objective, corpus, where=f"methods.{name}"))
-        self.remarks |= dict.fromkeys(rate_remarks(training, where=f"methods.{name}"))
-        check_batch(training, self.recipe.runtime, self.sizes.rows[corpus.key], where=f"methods.{name}")
+        training, (section, pin) = self.training(name), self._pinned(name)
+        self.remarks |= dict.fromkeys(remarks(objective, training, corpus, where=where))
+        num_rows = self.sizes.rows[corpus.key]
+        check_training(method, training, self.recipe.runtime, pin, pooling=section.pooling, num_rows=num_rows, where=where)
         start = None if method.start is None else self.train(method.start, seed=seed, fold=fold, phi=None)
-        check_start(objective, corpus, start, where=f"methods.{name}.objective")
         encoder = self.encoder(name)
-        check_encoder_of_start(encoder, start, where=f"methods.{name}")
-        selection = self._selection(name, fold, objective, corpus, width=pin.width_with(encoder.pooling)) if method.select else None
-        check_frozen(training, objective, selection, where=f"methods.{name}")
-        if selection is not None:
-            check_space(encoder.pooling, objective, selection.view, ranks_by_relations=False, where=f"methods.{name}")
+        check_start(objective, corpus, encoder, start, where=where)
+        selection = self._selection(method, name, fold, objective, corpus, width=pin.width_with(encoder.pooling)) if method.select else None
+        check_frozen(training, objective, selection, where=where)
+        if selection is not None and selection.view.relations is not None:
+            check_space(encoder.pooling, objective, selection.view, where=where)
         return Train(
             encoder=encoder,
             start=start,
@@ -170,25 +148,24 @@ class Builder:
         )
 
     def scores(self, name: str, *, seed: int, fold: int | None) -> Scores:
-        method = self.recipe.methods[name]
+        """Return the scores of a method."""
+        method, section = self.recipe.methods[name], self.recipe.evaluation
         train = self.train(method.of or name, seed=seed, fold=fold, phi=None)
-        relations = relations_of(train.objective, train.corpus) if train else ()
-        check_view(method.view, relations, where=f"methods.{name}.view")
-        section = self.recipe.evaluation
-        if train is not None:
-            ranks = bool(relations) and section.links is not None
-            check_space(train.encoder.pooling, train.objective, method.view, ranks_by_relations=ranks, where=f"methods.{name}")
-        probes = section.probes if method.of is None and method.lexical is None else None
         used, pin = self._pinned(method.of or name)
         width = pin.width_with(used.pooling)
+        objective, relations = (None, ()) if train is None else (train.objective, relations_of(train.objective, train.corpus))
+        view = settled_view(method.view, objective, relations, width=width, where=f"methods.{name}.view")
+        if objective is not None and (view.relations is not None or (relations and section.links is not None)):
+            check_space(used.pooling, objective, method.view, where=f"methods.{name}")
+        probes = section.probes if method.of is None and method.lexical is None else None
         check_length("evaluation.max_length", section.max_length, pin)
-        check_channels(method.view, probes, width=width, where=f"methods.{name}.view")
-        view = settled_view(method.view, train.objective if train else None, width=width, where=f"methods.{name}.view")
-        found = self.tasks.tested(fold)
-        check_lexical(method.lexical, found, where=f"methods.{name}")
+        check_probes(None if probes is None else probes.channels, width)
+        encoder: EncoderSpec | LexicalSpec | Train | None = train
+        if encoder is None:
+            encoder = self.encoder(name) if method.lexical is None else LexicalSpec(name=method.lexical)
         return Scores(
-            encoder=(LexicalSpec(name=method.lexical) if method.lexical else self.encoder(name)) if train is None else train,
-            tasks=(*found, *self._links(name, fold, train)),
+            encoder=encoder,
+            tasks=(*self._tested(method, name, fold), *self._links(name, fold, train)),
             max_length=section.max_length,
             precision=section.precision,
             view=view,
@@ -196,17 +173,25 @@ class Builder:
             targets=None if probes is None else self._targets(self.corpus(method.corpus, fold)),
         )
 
+    def _tested(self, method: Method, name: str, fold: int | None) -> tuple[ScoredTask, ...]:
+        found = self.tasks.tested(fold)
+        for task in found:
+            if method.lexical is not None and method.lexical not in TASK_KINDS[task.kind].floors:
+                found_there, expected = f"{method.lexical} for {task.name} ({task.kind})", "tasks that this baseline can score"
+                raise RecipeError(where=f"methods.{name}.lexical", found=found_there, expected=expected, remedy="Use a separate recipe.")
+        return found
+
     def _banks(self, name: str, method: Method, training: Training, corpus: AnyCorpus, *, seed: int, fold: int | None) -> tuple[Bank, ...]:
-        if method.bank is None and method.bank_dtype != type(method).model_fields["bank_dtype"].default:
-            raise RecipeError(where=f"methods.{name}.bank_dtype", found="no bank", expected="a bank", remedy="Leave it out.")
         if method.bank is None:
             return ()
         objective = self.recipe.methods[method.bank].objective
-        phis: Iterable[float | None] = (None,) if method.phis is None else sorted(method.phis)
+        phis: list[float | None] = [None] if method.phis is None else [*sorted(method.phis)]
         if method.phis is not None and (objective is None or phi_of(objective) is None):
-            found = "the untouched checkpoint" if objective is None else objective.name
-            expected, remedy = f"a bank whose objective has a phi: {names_with('phi')}", "Leave phis out."
-            raise RecipeError(where=f"methods.{name}.phis", found=f"bank {method.bank} ({found})", expected=expected, remedy=remedy)
+            expected = f"a bank whose objective has a phi: {names_with('phi')}"
+            raise RecipeError(where=f"methods.{name}.phis", found=f"bank {method.bank}", expected=expected, remedy="Leave phis out.")
+        own = None if objective is None or method.phis is None else phi_of(objective)
+        if own is not None and own not in phis and not self.recipe.methods[method.bank].reported:
+            self.remarks[f"methods.{method.bank}: phi {own:g} is not trained: methods.{name}.phis takes its place."] = None
         encoders = [self.train(method.bank, seed=seed, fold=fold, phi=phi) for phi in phis]
         return tuple(
             Bank(encoder=encoder, corpus=corpus, dtype=method.bank_dtype, max_length=training.max_length, precision=training.precision)
@@ -220,97 +205,41 @@ class Builder:
             return ()
         corpus = self.corpus(section.corpus, fold)
         if not isinstance(corpus, RelationalCorpus) or not corpus.held_out:
-            found = "a corpus without held-out pairs" if isinstance(corpus, RelationalCorpus) else "a corpus without relations"
-            expected = "a corpus of relations with held-out pairs"
+            found, expected = f"corpus {corpus.label} without held-out pairs", "a corpus of relations with held-out pairs"
             raise RecipeError(where="evaluation.links.corpus", found=found, expected=expected, remedy="Set held_out there.")
         task = link_task(corpus, section.pool)
         check_links(task, train, where=f"methods.{name}")
         return (task,)
 
-    def _selection(self, name: str, fold: int | None, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None) -> Selection | None:
-        """Return the recipe's selection for the method `name`."""
+    def _selection(
+        self, method: Method, name: str, fold: int | None, objective: AnyObjective, corpus: AnyCorpus, *, width: int | None
+    ) -> Selection | None:
+        """Return the recipe's selection for a method."""
         section = self.recipe.selection
         if section is None:
             return None
-        check_view(section.view, relations_of(objective, corpus), where="selection.view")
-        view = settled_view(
-            chosen_by(section.view, self.recipe.methods[name].view, method=name), objective, width=width, where="selection.view"
-        )
+        view = chosen_by(section.view, method.view, method=name)
+        view = settled_view(view, objective, relations_of(objective, corpus), width=width, where="selection.view")
         task, *further = self.tasks.choosing(section, fold)
         parts = dev_parts(section.task)
         return Selection(task=task, further_tasks=tuple(further), view=view, every_fraction=section.every_fraction, parts=parts)
 
 
-MOST_TRIALS = 100_000  # planning takes 0.6 ms per trial
-
-
 def grid_points(recipe: Recipe) -> Iterator[dict[str, Json]]:
-    """Yield {path: value} for each point of `sweep`, the last path varying fastest; one empty point without a sweep.
-
-    Raises:
-        RecipeError: a path without values, a repeated value, a path into an unknown method, more trials than MOST_TRIALS.
-    """
-    for path, values in recipe.sweep.items():
-        if not values:
-            raise RecipeError(where=f"sweep.{path}", found="no value", expected="at least one", remedy="Add values or drop the line.")
-        _check_each_once(path, values)
-        check_method_in_path(path, list(recipe.methods), where=f"sweep.{path}")
-    folds = 1 if recipe.folds is None else recipe.folds.num
-    num_trials = math.prod(map(len, recipe.sweep.values())) * len(recipe.methods) * len(recipe.seeds) * folds
-    if num_trials > MOST_TRIALS:
-        raise RecipeError(
-            where=f"{recipe.name}: sweep",
-            found=f"{num_trials:,} trials (points of the grid × methods × seeds × folds)",
-            expected=f"at most {MOST_TRIALS:,}",
-            remedy="Remove values, or split it into several recipes.",
-        )
+    """Yield {path: value} for each point of `sweep`, the last path varying fastest; one empty point without a sweep."""
     for values in itertools.product(*recipe.sweep.values()):
         yield dict(zip(recipe.sweep, values, strict=True))
 
 
-def _check_each_once(path: str, values: Sequence[Json]) -> None:
-    """Raise RecipeError for a repeated value on an axis: it would only add a duplicate cell to the count."""
-    first: dict[str, Json] = {}
-    again: dict[str, Json] = {}
-    for value in values:
-        spelt = json.dumps(_with_floats(value))  # 1 and 1.0 are one number
-        if spelt in first:
-            again[spelt] = first[spelt]
-        first.setdefault(spelt, value)
-    if again:
-        each = [f"only one {brief(value)}" for value in again.values()]
-        raise RecipeError(
-            where=f"sweep.{path}", found=brief(list(values)), expected="each value once", remedy=f"Keep {' and '.join(each)}."
-        )
-
-
-def _with_floats(value: Json) -> Json:
-    if isinstance(value, list):
-        return [_with_floats(one) for one in value]
-    if isinstance(value, dict):
-        return {name: _with_floats(one) for name, one in value.items()}
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def check_takes_effect(recipe: Recipe, overrides: Sequence[str]) -> None:
     """Raise RecipeError for overrides (`a.b=c`) of fields that the sweep or search sets at each point: they would have no effect."""
-    varied: dict[str, tuple[str, Json]] = {path: (f"sweep.{path}", list(values)) for path, values in recipe.sweep.items()}
-    if recipe.search is not None:
-        varied |= {
-            path: (f"search.space.{path}", space.model_dump(mode="json", exclude_unset=True)) for path, space in recipe.search.space.items()
-        }
     for override in overrides:
-        field, _, value = (part.strip() for part in override.partition("="))
-        for path, (where, values) in varied.items():
-            if field != path and not field.startswith(f"{path}."):
-                continue
-            instead = f"--set {where}=[{value}]" if field == path and where.startswith("sweep.") else f"--set {where}=…"
-            raise RecipeError(
-                where=f"--set {override}",
-                found=f"a field that {where} varies: {brief(values)}",
-                expected="a field with an effect",
-                remedy=f"Use {instead}" + (", or `sentdist sweep --no-grid`." if where.startswith("sweep.") else "."),
-            )
+        field = override.partition("=")[0].strip()
+        for section, path in recipe.varied:
+            if field == path or field.startswith(f"{path}."):
+                found, remedy = f"a field that {section}.{path} varies", f"Use --set {section}.{path}=…"
+                remedy += ", or `sentdist sweep --no-grid`." if section == "sweep" else "."
+                raise RecipeError(where=f"--set {override}", found=found, expected="a field with an effect", remedy=remedy)
 
 
 def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "sweep") -> Recipe:
@@ -322,12 +251,8 @@ def recipe_at(recipe: Recipe, point: Mapping[str, Json], *, section: str = "swee
     values = recipe.model_dump(exclude_unset=True, exclude={"sweep", "search"})
     for path, value in point.items():
         values = with_path(values, path, value, where=f"{section}.{path}")
-    return recipe_from_values(values, where=f"{recipe.name}: {section} at {_spelled(point)}" if point else recipe.name)
-
-
-def _spelled(point: Mapping[str, Json]) -> str:
-    """Return a point as in `--set`, truncated if long."""
-    return one_line(", ".join(f"{path}={json.dumps(value)}" for path, value in point.items()), LONGEST_VALUE)
+    spelled = one_line(", ".join(f"{path}={json.dumps(value)}" for path, value in point.items()), LONGEST_VALUE)
+    return recipe_from_values(values, where=f"{recipe.name}: {section} at {spelled}" if point else recipe.name)
 
 
 def paths_that_matter(paths: tuple[str, ...], keys: dict[tuple[str, ...], str]) -> set[str]:
@@ -351,35 +276,24 @@ def for_its_rows(recipe: Recipe, resolver: Resolver) -> tuple[Recipe, tuple[str,
     if not isinstance(recipe.corpus, OwnSection):
         return recipe, ()
     pin = recipe.corpus.pinned(resolver, where="corpus")
-    unfit = [name for name, method in recipe.methods.items() if method.shapes and pin.rows.shape not in method.shapes]
-    if (shape := recipe.corpus.shape) not in (None, pin.rows.shape):
-        raise RecipeError(where="corpus.shape", found=f"{shape}", expected=pin.rows.shape, remedy="Name the columns: corpus.columns.")
+    shape, notes, batch_size = pin.rows.shape, list(pin.notes), recipe.training.batch_size
+    if recipe.corpus.shape not in (None, shape):
+        found = str(recipe.corpus.shape)
+        raise RecipeError(where="corpus.shape", found=found, expected=shape, remedy="Name the columns: corpus.columns.")
+    left = pin.num_rows % batch_size
+    if pin.num_rows >= batch_size and left >= MANY_LEFT * pin.num_rows and BATCH_SIZE not in [path for _, path in recipe.varied]:
+        notes.append(f"{left} of {pin.num_rows} training rows fill no batch of {batch_size}: each epoch leaves out as many.")
     values = recipe.model_dump(exclude_unset=True)
-    values["corpus"] = values["corpus"] | {"shape": pin.rows.shape}
-    varied = {*recipe.sweep, *(recipe.search.space if recipe.search is not None else ())}
-    notes = (*pin.notes, *(() if BATCH_SIZE in varied else _left_over(pin.num_rows, recipe.training.batch_size)))
-    if not unfit:
-        return recipe_from_values(values, where=recipe.name), notes
-    values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
-    values["sweep"] = _without(unfit, values.get("sweep", {}))
-    if values.get("search") is not None:
-        values["search"] = values["search"] | {"space": _without(unfit, values["search"]["space"])}
-    left_out = f"Not for {pin.rows.shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}"
-    return recipe_from_values(values, where=f"{recipe.name} for {pin.rows.shape}"), (*notes, left_out)
-
-
-def _left_over(num_rows: int, batch_size: int) -> Iterator[str]:
-    """Yield a note if each epoch drops many rows because they fill no batch."""
-    left = num_rows % batch_size
-    if num_rows >= batch_size and left >= MANY_LEFT * num_rows:
-        yield (
-            f"{left} of {num_rows} training rows fill no batch of {batch_size}: each epoch leaves out as many. "
-            "A batch size that divides the number of rows leaves out none."
-        )
-
-
-def _without(methods: list[str], paths: dict[str, Json]) -> dict[str, Json]:
-    return {path: value for path, value in paths.items() if path.split(".")[:2] not in [["methods", name] for name in methods]}
+    values["corpus"] = values["corpus"] | {"shape": shape}
+    unfit = [name for name, method in recipe.methods.items() if method.shapes and shape not in method.shapes]
+    if unfit:
+        notes.append(f"Not for {shape}: {', '.join(recipe.methods[name].title or name for name in unfit)}")
+        values["methods"] = {name: method for name, method in values["methods"].items() if name not in unfit}
+        dropped = tuple(f"methods.{name}." for name in unfit)
+        for section, field in ((values, "sweep"), (values.get("search") or {}, "space")):
+            if field in section:
+                section[field] = {path: value for path, value in section[field].items() if not path.startswith(dropped)}
+    return recipe_from_values(values, where=f"{recipe.name} for {shape}"), tuple(notes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -450,33 +364,27 @@ def unroll(recipe: Recipe, resolver: Resolver) -> Plan:
     sizes = CorpusSizes()
     remarked: dict[str, None] = {}
     scored: dict[tuple[str, str], tuple[dict[str, Json], int | None, Scores]] = {}
-    varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     keys_at: dict[tuple[str, int, int | None], dict[tuple[str, ...], str]] = {}
-    points: list[Recipe] = []
     for point in grid_points(recipe):
-        at_point = recipe_at(recipe, point)
-        points.append(at_point)
-        builder = Builder(at_point, resolver, sizes)
-        for name, seed, fold in itertools.product(recipe.methods, recipe.seeds, builder.folds):
-            if not recipe.methods[name].reported:
-                continue
+        builder = Builder(recipe_at(recipe, point), resolver, sizes)
+        reported = [name for name, method in recipe.methods.items() if method.reported]
+        for name, seed, fold in itertools.product(reported, recipe.seeds, builder.folds):
             scores = builder.scores(name, seed=seed, fold=fold)
             scored.setdefault((name, scores.key), (point, fold, scores))
             keys_at.setdefault((name, seed, fold), {})[tuple(map(repr, point.values()))] = scores.key
         remarked |= builder.remarks
+    varying: dict[str, set[str]] = {name: set() for name in recipe.methods}
     for (name, _, _), keys in keys_at.items():
         varying[name] |= paths_that_matter(tuple(recipe.sweep), keys)
     for path, values in recipe.sweep.items():
         if len(values) > 1 and not any(path in paths for paths in varying.values()):
-            raise RecipeError(
-                where=f"sweep.{path}", found=f"{len(values)} values that lead to the same stages",
-                expected="values that each change a result", remedy="Drop the line; settings that do not change results are in runtime.",
-            )  # fmt: skip
-    trials = tuple(
+            found, remedy = f"{len(values)} values that lead to the same stages", "Drop the line; fields of runtime change no result."
+            raise RecipeError(where=f"sweep.{path}", found=found, expected="values that each change a result", remedy=remedy)
+    trials = [
         Trial.of(recipe, name, ((path, value) for path, value in point.items() if path in varying[name]), scores, fold=fold)
         for (name, _), (point, fold, scores) in scored.items()
-    )
-    remarked |= dict.fromkeys(left_over_at_all(points))
-    order = {name: place for place, name in enumerate(recipe.methods)}
-    ordered = tuple(sorted(trials, key=lambda trial: order[trial.method]))
-    return Plan(recipe=recipe, trials=ordered, rows=sizes.rows, tokens=sizes.tokens, notes=(*own_notes, *resolver.notes, *remarked))
+    ]
+    order = list(recipe.methods)
+    trials.sort(key=lambda trial: order.index(trial.method))
+    notes = (*own_notes, *resolver.notes, *remarked)
+    return Plan(recipe=recipe, trials=tuple(trials), rows=sizes.rows, tokens=sizes.tokens, notes=notes)

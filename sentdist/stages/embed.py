@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from sentdist.errors import ArtifactLost, RecipeError
 from sentdist.evaluation.geometry import postprocess
 from sentdist.files import drop_remedy, read_array, read_parquet
+from sentdist.recipe.checks import parts_of
 from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.specs import EncoderSpec, LexicalSpec, Precision, TaskPrompts, View
 from sentdist.recipe.stages import Encoded, Scores, Train
-from sentdist.recipe.view_checks import parts_of
 from sentdist.stages.context import Context, checkpoint_of, commit, folder_of, hub_revision, note_input
 from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.tasks.task import LoadedTask, Task

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sentdist.corpora.kind import CorpusStage
-from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors, tells_of_disk
+from sentdist.errors import ArtifactLost, SentdistError, StoreError, explain_disk_errors
 from sentdist.learning.device_bank import bank_stays
 from sentdist.learning.freed_memory import give_back_gpu_memory
 from sentdist.recipe.stage import Stage, topological
@@ -92,7 +92,7 @@ def build_past_failures(
                 log.warning("%s", loss)
                 build_all(topological((stage,)), context, listen=listen)
         except SentdistError as error:
-            if isinstance(error, StoreError) or tells_of_disk(error):
+            if isinstance(error, StoreError):
                 raise
             errors[stage.key] = error
             if failed is not None:

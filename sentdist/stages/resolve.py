@@ -94,18 +94,12 @@ class FileResolver:
     _own: dict[tuple[object, ...], OwnPin] = field(default_factory=dict)
     _from_hub: dict[tuple[str, str], Path | None] = field(default_factory=dict)
 
-    def source(
-        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
-    ) -> Pin:
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         """Pin a source; raise DataError if it is missing or empty, or lacks the columns or the split."""
         asked = (name, split, revision, columns)
         if asked not in self._seen:
             try:
-                facts = inspect_source(
-                    name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None,
-                    may_name_columns=not where.startswith("task "),  # the columns of tasks have fixed names
-                    judged=judged,
-                )  # fmt: skip
+                facts = inspect_source(name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None)
             except DataError as error:
                 raise error.with_context(where=f"{where}: {error.where}") from None
             self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)

@@ -22,7 +22,7 @@ from pyarrow import fs
 from sentdist.errors import StoreError
 from sentdist.files import append_line, make_folder, publish_folder, sync_folder, sync_tree, whole_file
 from sentdist.store.record import RECORD, Record, damage_of
-from sentdist.store.storage import BRING_BACK, Storage, disk_errors_of_store, reading, refuse_other_size, writing
+from sentdist.store.storage import BRING_BACK, disk_errors_of_store, reading, refuse_other_size, writing
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 NAME = re.compile(r"sentdist-(?P<purpose>[a-z]+)~(?P<machine>.+)~(?P<pid>\d+)~[0-9a-f]{8}")
@@ -98,8 +98,11 @@ def _machine() -> str:
 STAGING = ".staging"  # unfinished artifacts; the folder stays when empty and marks the store
 
 
-class LocalStorage(Storage):
-    """Storage on a file system: each folder appears and disappears by one rename."""
+class LocalStorage:
+    """Storage on a file system: each folder appears and disappears by one rename. A `place` is a path below the root.
+
+    Methods raise OSErrors of the disk, or a StoreError where documented. `ObjectStorage` has the same methods for a bucket.
+    """
 
     is_shared = True
 
@@ -110,9 +113,11 @@ class LocalStorage(Storage):
         self._shown = shown
 
     def address(self, place: str) -> str:
+        """Return the address of a place, for records and users."""
         return f"{self._base}/{place}"
 
     def reading(self) -> AbstractContextManager[None]:
+        """Convert errors to StoreError within the context, for small reads."""
         return reading(self._shown)
 
     def make_folder(self, path: Path) -> None:
@@ -136,6 +141,7 @@ class LocalStorage(Storage):
             raise StoreError(where=self._shown, found="a path where no folder can be made", expected=expected, remedy=remedy) from error
 
     def check(self) -> None:
+        """Raise StoreError if the store was written and has disappeared."""
         if self.was_written and not self._staging.is_dir():
             raise StoreError(
                 where=self._shown,
@@ -145,6 +151,7 @@ class LocalStorage(Storage):
             ) from FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self._staging))
 
     def publish(self, folder: Path, record: Record) -> None:
+        """Move a staged folder to its place with its record, unless another writer committed first."""
         target = self._base / record.place
         self.make_folder(target.parent)
         if folder.stat().st_dev != target.parent.stat().st_dev:  # made elsewhere: a rename cannot cross file systems
@@ -152,6 +159,7 @@ class LocalStorage(Storage):
         publish_folder(folder, target, last=RECORD, content=record.sealed)
 
     def move(self, place: str, target: str) -> None:
+        """Move a folder; raise FileNotFoundError if there is none, or another process moved it first."""
         source, moved = self._base / place, self._base / target
         if source.is_symlink():  # into a new folder, otherwise the note on the move would be written through the link
             self.make_folder(moved)
@@ -160,17 +168,20 @@ class LocalStorage(Storage):
         source.rename(moved)
 
     def remove(self, place: str) -> None:
+        """Remove a folder; raise FileNotFoundError as `move` does."""
         self.make_folder(self._staging)
         with scratch_folder(self._staging, "removed") as folder:
             (self._base / place).rename(folder / "folder")
 
     def write(self, place: str, content: bytes) -> None:
+        """Write a file atomically."""
         path = self._base / place
         self.make_folder(path.parent)
         with whole_file(path, synced=True) as part:
             part.write_bytes(content)
 
     def append_line(self, place: str, line: str, *, size: int | None) -> int:
+        """Append a line to a file and return its size (bytes); raise StoreError unless it was `size` before (None: any)."""
         path = self._base / place
         refuse_other_size(self.address(place), size, path.stat().st_size if path.exists() else 0)
         self.make_folder(path.parent)
@@ -178,11 +189,12 @@ class LocalStorage(Storage):
         return path.stat().st_size
 
     def write_folder(self, folder: Path, place: str) -> None:
+        """Copy the files of a local folder to a place, over existing ones."""
         self.make_folder(self._base / place)
         fs.copy_files(str(folder), self.address(place))
 
     def add_files(self, folder: Path, place: str) -> None:
-        """Move files by renaming."""
+        """Move or copy the files of a scratch folder to a place that may have others; they are durable when this returns."""
         target = self._base / place
         sync_tree(folder)
         make_folder(target)
@@ -203,6 +215,7 @@ class LocalStorage(Storage):
 
     @contextmanager
     def staged(self) -> Iterator[Path]:
+        """Like `scratch`, for an artifact; errors of the disk are raised as StoreError."""
         with ExitStack() as stack:
             with writing(self._shown):
                 folder = stack.enter_context(self.scratch("staged", mode=0o777))
@@ -211,22 +224,27 @@ class LocalStorage(Storage):
 
     @contextmanager
     def local(self, place: str) -> Iterator[Path]:
+        """Yield a local folder with the files at a place: the place itself; of a bucket a copy that is removed afterwards."""
         yield self._base / place
 
     def files_of(self, record: Record) -> Path:
+        """Return a local folder with the files of an artifact: in the store; of a bucket a copy that stays on this machine."""
         return self._base / record.place
 
     def keep(self, folder: Path) -> None:
-        """Do nothing: there are no copies."""
+        """Mark a folder from `files_of` as used now, if it is a copy: the least recently used copies are removed first."""
 
     def remove_copy(self, folder: Path) -> bool:
+        """Remove a folder from `files_of` if it is a copy; return whether it is."""
         return False
 
     def damage(self, record: Record) -> str | None:
+        """Describe the first damaged file of an artifact in the store, reading all again; None if there is none."""
         with reading(self._shown):
             return damage_of(self.files_of(record), record.checksums, record.files)
 
     def free_bytes(self) -> int | None:
+        """Return the free bytes of the disk; None for an object store."""
         with self.reading():  # the store may not exist yet
             folder = next(path for path in (self._base, *self._base.parents) if path.is_dir())
             return shutil.disk_usage(folder).free

@@ -24,7 +24,7 @@ from sentdist.errors import StoreError
 from sentdist.files import cache_folder
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.record import RECORD, Record, damage_of_content
-from sentdist.store.storage import Storage, content_at, disk_errors_of_store, reading, refuse_other_size, writing
+from sentdist.store.storage import content_at, disk_errors_of_store, reading, refuse_other_size, writing
 
 AT_ONCE = 8  # objects written at the same time
 CHUNK = 1 << 20  # bytes
@@ -124,7 +124,7 @@ def _is_of_writer(name: str) -> bool:
     return name.startswith(DATA)
 
 
-class ObjectStorage(Storage):
+class ObjectStorage:
     """Storage in an object store; processes read local copies."""
 
     is_shared = False

@@ -1,19 +1,17 @@
-"""Open the root of a store, translate its errors, and read and write plain files; the interface of `LocalStorage` and `ObjectStorage`."""
+"""Open the root of a store and translate errors of its file system to StoreError."""
 
 from __future__ import annotations
 
 import errno
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from pyarrow import fs
 
 from sentdist.errors import NO_RIGHT, WORDS, StoreError, os_error_of, words_for
 from sentdist.files import unreadable
-from sentdist.store.record import Record
 from sentdist.text import opened_as, without_secrets
 
 REASONS: dict[int | None, str] = {
@@ -107,88 +105,6 @@ def not_written(root: str, error: OSError) -> StoreError:
     )
 
 
-class Storage(Protocol):
-    """Storage of the files of a store. A `place` is a path below its root.
-
-    Methods raise OSErrors of the disk or the server, or a StoreError where documented.
-    """
-
-    is_shared: bool  # all workers access the files directly; else each machine has copies
-    was_written: bool  # by this process or by the sender of the store; then it is not created again
-
-    def address(self, place: str) -> str:
-        """Return the address of a place, for records and users."""
-        ...
-
-    def reading(self) -> AbstractContextManager[None]:
-        """Convert errors to StoreError within the context, for small reads."""
-        ...
-
-    def check(self) -> None:
-        """Raise StoreError if the store was written and has disappeared."""
-        ...
-
-    def publish(self, folder: Path, record: Record) -> None:
-        """Move a staged folder to its place with its record, unless another writer committed first."""
-        ...
-
-    def move(self, place: str, target: str) -> None:
-        """Move a folder; raise FileNotFoundError if there is none, or another process moved it first."""
-        ...
-
-    def remove(self, place: str) -> None:
-        """Remove a folder; raise FileNotFoundError as `move` does."""
-        ...
-
-    def write(self, place: str, content: bytes) -> None:
-        """Write a file atomically."""
-        ...
-
-    def append_line(self, place: str, line: str, *, size: int | None) -> int:
-        """Append a line to a file and return its size (bytes); raise StoreError unless it was `size` before (None: any)."""
-        ...
-
-    def write_folder(self, folder: Path, place: str) -> None:
-        """Copy the files of a local folder to a place, over existing ones."""
-        ...
-
-    def add_files(self, folder: Path, place: str) -> None:
-        """Move or copy the files of a scratch folder to a place that may have others; they are durable when this returns."""
-        ...
-
-    def scratch(self, purpose: str, *, mode: int = 0o700) -> AbstractContextManager[Path]:
-        """Make a local folder for files to be added to the store; it is removed when the context ends. See `scratch_folder`."""
-        ...
-
-    def staged(self) -> AbstractContextManager[Path]:
-        """Like `scratch`, for an artifact; errors of the disk are raised as StoreError."""
-        ...
-
-    def local(self, place: str) -> AbstractContextManager[Path]:
-        """Return a local folder with the files at a place: the place itself, or a copy that is removed when the context ends."""
-        ...
-
-    def files_of(self, record: Record) -> Path:
-        """Return a local folder with the files of an artifact: in the store, or a copy that stays on this machine."""
-        ...
-
-    def keep(self, folder: Path) -> None:
-        """Mark a folder from `files_of` as used now: the least recently used copies are removed first."""
-        ...
-
-    def remove_copy(self, folder: Path) -> bool:
-        """Remove a folder from `files_of` if it is a copy; return whether it is."""
-        ...
-
-    def damage(self, record: Record) -> str | None:
-        """Describe the first damaged file of an artifact in the store, reading all again; None if there is none."""
-        ...
-
-    def free_bytes(self) -> int | None:
-        """Return the free bytes of the disk; None for an object store."""
-        ...
-
-
 def content_at(filesystem: fs.FileSystem, path: str) -> bytes | None:
     """Return the bytes of a file; None if it does not exist.
 
@@ -209,82 +125,3 @@ def refuse_other_size(address: str, expected: int | None, found: int) -> None:
     if expected not in (None, found):
         remedy = "It was submitted a second time: follow that run. Finished work is kept."
         raise StoreError(where=address, found="lines of another process", expected="a single writing process", remedy=remedy)
-
-
-class PlainFiles:
-    """Read and write single files of a store by place.
-
-    Every method raises StoreError if the store cannot be read or written.
-    """
-
-    def __init__(self, filesystem: fs.FileSystem, base: str, shown: str, storage: Storage) -> None:
-        self._filesystem = filesystem
-        self._base = base
-        self._shown = shown
-        self._storage = storage
-
-    def write_text(self, place: str, text: str) -> str:
-        """Write a file atomically; return its address."""
-        with writing(self._shown):
-            self._storage.write(place, text.encode())
-        return self.uri(place)
-
-    def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
-        """Append a line to a file, durable when this returns, and return the new size of the file in bytes.
-
-        Args:
-            size: Expected size before, as returned last to the only writer; None: any.
-
-        Raises:
-            StoreError: another size.
-        """
-        with writing(self._shown):
-            return self._storage.append_line(place, line, size=size)
-
-    def write_folder(self, folder: Path, place: str) -> str:
-        """Copy a local folder, such as a report, to a place, over existing files; return the address."""
-        with writing(self._shown):
-            self._storage.write_folder(folder, place)
-        return self.uri(place)
-
-    def read_text(self, place: str, *, errors: str = "strict") -> str | None:
-        """Return the text of a file; None if it does not exist.
-
-        Args:
-            errors: As for `bytes.decode`.
-
-        Raises:
-            StoreError: the store cannot be read, or the file is not UTF-8.
-        """
-        content = self.content(place)
-        try:
-            return None if content is None else content.decode(errors=errors)
-        except UnicodeDecodeError as error:
-            raise StoreError(
-                where=f"{self._shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."
-            ) from None
-
-    def content(self, place: str) -> bytes | None:
-        """Return the bytes of a file; None if it does not exist."""
-        with self._storage.reading():
-            content = content_at(self._filesystem, f"{self._base}/{place}")
-            if content is None:
-                self._storage.check()  # files of an unmounted file system must not count as absent
-            return content
-
-    def names(self, place: str) -> list[str]:
-        """Return the sorted names of the files in a folder of the store; empty if it does not exist."""
-        return self._names(place, fs.FileType.File)
-
-    def folder_names(self, place: str) -> list[str]:
-        """Like `names`, for the folders in it."""
-        return self._names(place, fs.FileType.Directory)
-
-    def _names(self, place: str, kind: fs.FileType) -> list[str]:
-        with self._storage.reading():
-            infos = self._filesystem.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type == kind)
-
-    def uri(self, place: str) -> str:
-        """Return the address of a place."""
-        return self._storage.address(place)

@@ -29,7 +29,7 @@ from sentdist.store.record import (
     damage_of_content,
     damage_unless_verified,
 )
-from sentdist.store.storage import PlainFiles, Storage, open_root, reading, shown_root, writing
+from sentdist.store.storage import content_at, open_root, reading, shown_root, writing
 
 READERS = 16  # records read at once
 BUILT_AGAIN = "It counts as not finished and is built again when needed."
@@ -37,6 +37,85 @@ RUNNING = "running"  # checkpoints of unfinished trainings, by key
 ASIDE = ".aside"  # damaged artifacts, kept for inspection; `sentdist store gc` removes them
 
 log = logging.getLogger(__name__)
+
+
+class PlainFiles:
+    """Read and write single files of a store by place.
+
+    Every method raises StoreError if the store cannot be read or written.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, base: str, shown: str, storage: LocalStorage | ObjectStorage) -> None:
+        self._filesystem = filesystem
+        self._base = base
+        self._shown = shown
+        self._storage = storage
+
+    def write_text(self, place: str, text: str) -> str:
+        """Write a file atomically; return its address."""
+        with writing(self._shown):
+            self._storage.write(place, text.encode())
+        return self.uri(place)
+
+    def append_line(self, place: str, line: str, *, size: int | None = None) -> int:
+        """Append a line to a file, durable when this returns, and return the new size of the file in bytes.
+
+        Args:
+            size: Expected size before, as returned last to the only writer; None: any.
+
+        Raises:
+            StoreError: another size.
+        """
+        with writing(self._shown):
+            return self._storage.append_line(place, line, size=size)
+
+    def write_folder(self, folder: Path, place: str) -> str:
+        """Copy a local folder, such as a report, to a place, over existing files; return the address."""
+        with writing(self._shown):
+            self._storage.write_folder(folder, place)
+        return self.uri(place)
+
+    def read_text(self, place: str, *, errors: str = "strict") -> str | None:
+        """Return the text of a file; None if it does not exist.
+
+        Args:
+            errors: As for `bytes.decode`.
+
+        Raises:
+            StoreError: the store cannot be read, or the file is not UTF-8.
+        """
+        content = self.content(place)
+        try:
+            return None if content is None else content.decode(errors=errors)
+        except UnicodeDecodeError as error:
+            raise StoreError(
+                where=f"{self._shown}/{place}", found=str(error), expected="text in UTF-8", remedy="Remove the file and run again."
+            ) from None
+
+    def content(self, place: str) -> bytes | None:
+        """Return the bytes of a file; None if it does not exist."""
+        with self._storage.reading():
+            content = content_at(self._filesystem, f"{self._base}/{place}")
+            if content is None:
+                self._storage.check()  # files of an unmounted file system must not count as absent
+            return content
+
+    def names(self, place: str) -> list[str]:
+        """Return the sorted names of the files in a folder of the store; empty if it does not exist."""
+        return self._names(place, fs.FileType.File)
+
+    def folder_names(self, place: str) -> list[str]:
+        """Like `names`, for the folders in it."""
+        return self._names(place, fs.FileType.Directory)
+
+    def _names(self, place: str, kind: fs.FileType) -> list[str]:
+        with self._storage.reading():
+            infos = self._filesystem.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
+        return sorted(info.base_name for info in infos if info.type == kind)
+
+    def uri(self, place: str) -> str:
+        """Return the address of a place."""
+        return self._storage.address(place)
 
 
 class ArtifactStore:
@@ -49,7 +128,7 @@ class ArtifactStore:
         self.root = str(root)
         self.shown = shown_root(self.root)  # for messages and records
         self.filesystem, self.base = open_root(self.root)
-        self.storage: Storage = (
+        self.storage: LocalStorage | ObjectStorage = (
             LocalStorage(Path(self.base), self.shown, was_written=was_written)
             if isinstance(self.filesystem, fs.LocalFileSystem)
             else ObjectStorage(self.filesystem, self.base, self.shown)

@@ -17,9 +17,7 @@ ROWS = {  # as the papers, or the data's own pages, count them
 class PaperResolver(FixedResolver):
     """Planning alone: every name has the size that the papers say, nothing is looked up."""
 
-    def source(
-        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
-    ) -> Pin:
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         return Pin(name=name, revision="sha256:0000000000000000", num_rows=ROWS.get(name, 1_000))
 
 

@@ -37,9 +37,7 @@ class FixedResolver:
         self.asked: list[str] = []
         self.notes: list[str] = []
 
-    def source(
-        self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str, judged: bool = False
-    ) -> Pin:
+    def source(self, name: str, *, split: str | None, revision: str | None, columns: tuple[str, ...], where: str) -> Pin:
         self.asked.append(name)
         return Pin(name=name, revision=revision or "sha256:0000000000000000", num_rows=self.num_rows)
 

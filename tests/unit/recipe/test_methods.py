@@ -12,12 +12,12 @@ from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import RecipeError
 from sentdist.objectives.auxiliary import Auxiliary
 from sentdist.objectives.info_nce import InfoNCE
+from sentdist.recipe.checks import settled_view
 from sentdist.recipe.recipe import load_recipe, recipe_from_values
 from sentdist.recipe.specs import View
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
-from sentdist.recipe.view_checks import settled_view
 from sentdist.store.sweep import sweep_record
 from sentdist.tasks.names import own_test_names
 from sentdist.tracking.values import sweep_metric
@@ -62,16 +62,16 @@ def test_what_a_corpus_does_not_say_is_taken_from_the_other() -> None:
 
 def test_a_part_of_the_channels_follows_objective_and_width() -> None:
     own, default = Auxiliary(channels=(8, 24)), Auxiliary()
-    assert settled_view(View(channels="tags"), own, width=32, where="v").channels == (0, 8)
-    assert settled_view(View(channels="words"), default, width=768, where="v").channels == (128, 768)
-    assert settled_view(View(channels="words"), default, width=None, where="v").channels == "words", "a width that is not known yet"
-    assert settled_view(View(channels=(0, 5)), InfoNCE(), width=32, where="v").channels == (0, 5)
+    assert settled_view(View(channels="tags"), own, (), width=32, where="v").channels == (0, 8)
+    assert settled_view(View(channels="words"), default, (), width=768, where="v").channels == (128, 768)
+    assert settled_view(View(channels="words"), default, (), width=None, where="v").channels == "words", "a width that is not known yet"
+    assert settled_view(View(channels=(0, 5)), InfoNCE(), (), width=32, where="v").channels == (0, 5)
     for view, objective, said in [
-        (View(channels="tags"), InfoNCE(), "without separate channels"),
+        (View(channels="tags"), InfoNCE(), "without parts"),
         (View(channels=(0, 64)), default, "found 0 to 64"),
     ]:
         with pytest.raises(RecipeError, match=said):
-            settled_view(view, objective, width=768, where="methods.tags.view")
+            settled_view(view, objective, (), width=768, where="methods.tags.view")
 
 
 NLI_PART: dict[str, Json] = {"source": "nli/snli", "columns": ["premise", "hypothesis", "label"], "scale": "nli"}

@@ -153,7 +153,7 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["pairs=my/labelled-pairs@tset"], 'Did you mean "test"'),
         (["reranking=my/pairs"], "query_id"),
         (["retrieval=my/banc"], "Did you mean my/bank"),
-        (["retrieval=my"], "a BEIR folder"),
+        (["retrieval=my"], "documents, queries and qrels"),
         (["retrieval=my/pairs"], "found one table, my/pairs"),
         (["classification="], "expected KIND=SOURCE"),
         (["sts=my/pairs@"], "KIND=SOURCE@SPLIT"),

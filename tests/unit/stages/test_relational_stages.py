@@ -108,7 +108,7 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
     ("changes", "said"),
     [
         ({"methods__rse__view": {"relations": {"weights": {"entailmemt": 1.0}}}}, 'Did you mean "entailment"?'),
-        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, "an encoder without relations"),
+        ({"methods__merged__view": {"relations": {"weights": {"entailment": 1.0}}}}, '"entailment" is not one of (none)'),
         ({"methods__rse__view": {"relations": {"weights": {"entailment": 0.0}}}}, "no weight above 0"),
         ({"methods__rse__view": {"postprocess": "whiten", "relations": {"weights": {"twin": 1.0}}}}, "whole embeddings"),
         ({"corpus": {"source": "nli/triplets"}, "evaluation": {"tasks": ["stsb"]}}, "rows without relations"),
@@ -116,7 +116,7 @@ PROJECTED: Json = {"name": "sum", "terms": [{"objective": {"name": "rse"}, "proj
         ({"corpus": {"kind": "relations", "relations": [TWIN], "cap_rule": "sample"}}, "no effect without a cap"),
         ({"corpus": {"kind": "relations", "relations": [TWIN | {"columns": ["a"]}]}}, "expected 2 for pairs"),
         ({"corpora__alone": {"kind": "relations", "relations": [TWIN]}, "evaluation__links": {"corpus": "alone"}}, "without held-out pairs"),
-        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "expected the ranked pairs"),
+        ({"corpora__alone": {"kind": "relations", "relations": [TWIN], "held_out": 8}, "evaluation__links": {"corpus": "alone"}}, "expected 8 with seed 0"),
         ({"encoder__pooling": "cls_last_five", "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "found cls_last_five"),
         ({"methods__rse__objective": PROJECTED, "evaluation": {"tasks": ["stsb"]}, "methods__rse__view": {"relations": {"weights": {"twin": 1.0}}}}, "a layer that is dropped at test"),
         ({"methods__rse__view": {"channels": [0, 8]}, "evaluation": {"tasks": ["stsb"], "links": {}}}, "methods.rse.view: found some channels"),
