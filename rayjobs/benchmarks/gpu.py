@@ -33,7 +33,6 @@ from rayjobs.benchmarks.interleaved import Sample, machine
 from rayjobs.benchmarks.peers import Work, encoding_sentences, packaged_encoder, sentdist_encoding, sentdist_training
 from rayjobs.benchmarks.speed import triplets
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.learning.precision import apply_matmul_precision
 from sentdist.recipe.stage import Json
@@ -288,7 +287,7 @@ def _encoder(asked: argparse.Namespace, scratch: Path) -> str:
     if not folder.exists():
         torch.manual_seed(0)
         encoder = SentenceEncoder.load(asked.encoder or packaged_encoder(), initialization="random")
-        encoder.save(folder, card=EncoderCard(base_model="random weights", objective="none"))
+        encoder.save(folder, base_model="random weights")
     return str(folder)
 
 

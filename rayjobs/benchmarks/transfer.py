@@ -84,13 +84,10 @@ def _compared(name: str, data: Path, kept: Path | None, seed: int) -> tuple[tupl
 
 
 def _ours(loaded: LoadedClassification, features_SD: np.ndarray, seed: int) -> float:
-    task, rows = loaded.task, loaded.rows
-    if task.split is None:
-        return senteval_cross_validated(features_SD, rows.labels, num_folds=task.num_folds, seed=seed).accuracy
-    dev = None if task.dev is None else rows.rows_of(task.dev)
-    return senteval_split(
-        features_SD, rows.labels, train=rows.rows_of("train"), test=rows.rows_of(task.split), dev=dev, num_folds=task.num_folds, seed=seed
-    ).accuracy
+    task, labels, parts = loaded.task, loaded.rows.labels, loaded.parts
+    if parts is None:
+        return senteval_cross_validated(features_SD, labels, num_folds=task.num_folds, seed=seed, where=task.name).accuracy
+    return senteval_split(features_SD, labels, **parts, num_folds=task.num_folds, seed=seed, where=task.name).accuracy
 
 
 def _by_senteval(loaded: LoadedClassification, features_SD: np.ndarray, seed: int) -> float:

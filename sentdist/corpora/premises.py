@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentdist.data.corpus import numbered_texts
 from sentdist.data.sampler import MAX_DRAWS, drawn_rows, random_words, shuffled
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
@@ -186,11 +187,8 @@ def _hypotheses(rows: pa.Table) -> _Hypotheses:
     kept = pc.is_valid(kinds)
     for text in texts:
         kept = pc.and_(kept, pc.fill_null(pc.not_equal(pc.utf8_trim_whitespace(text), ""), False))
-    kinds, (premises, hypotheses) = kinds.filter(kept), (text.filter(kept) for text in texts)
-    encoded = pa.chunked_array([*premises.chunks, *hypotheses.chunks], pa.large_string()).combine_chunks().dictionary_encode()
-    strings, numbers = encoded.dictionary, encoded.indices.to_numpy().astype(np.int64)
-    premise, string = numbers[: len(kinds)], numbers[len(kinds) :]
-    return _sorted(strings, premise, string, kinds.combine_chunks().to_numpy().astype(np.int64))
+    strings, (premise, string) = numbered_texts([text.filter(kept) for text in texts])
+    return _sorted(strings, premise, string, kinds.filter(kept).combine_chunks().to_numpy().astype(np.int64))
 
 
 def _sorted(strings: pa.LargeStringArray, premise: np.ndarray, string: np.ndarray, kind: np.ndarray) -> _Hypotheses:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sentdist.data.corpus import numbered_texts
 from sentdist.data.sampler import MAX_DRAWS, random_words, shuffled
 from sentdist.data.tables import check_columns
 from sentdist.errors import DataError
@@ -171,21 +172,19 @@ def _pairs(source: RelationSource) -> _Pairs:
     labels = _labels(source, tables)
     kept = pc.and_(_filled(first), _filled(second))
     first, second, labels = first.filter(kept), second.filter(kept), labels[kept.to_numpy()]
-    encoded = pa.chunked_array([*first.chunks, *second.chunks], pa.large_string()).combine_chunks().dictionary_encode()
-    numbers = encoded.indices.to_numpy().astype(np.int64)
-    heads, tails = numbers[: len(first)], numbers[len(first) :]
+    strings, (heads, tails) = numbered_texts([first, second])
     if source.construction == "captions":
         heads, tails = _pairs_of_groups(heads, tails)
         labels = np.zeros(len(heads), dtype=np.int64)
     is_pair = (labels == 0) & ((heads != tails) | (source.construction == "same"))
-    heads_R, tails_R = _grouped(heads[is_pair], tails[is_pair], len(encoded.dictionary))
+    heads_R, tails_R = _grouped(heads[is_pair], tails[is_pair], len(strings))
     if len(heads_R) == 0:
         remedy = "Check its source, split, columns and label."
         raise DataError(where=f"relation {source.name}", found=f"no pair in {len(first)} rows", expected="at least one", remedy=remedy)
-    codes = np.sort(heads_R * len(encoded.dictionary) + tails_R)
+    codes = np.sort(heads_R * len(strings) + tails_R)
     against = np.unique(np.stack([heads[labels == 1], tails[labels == 1]], axis=1), axis=0).reshape(-1, 2)
-    against = against[~np.isin(against[:, 0] * len(encoded.dictionary) + against[:, 1], codes) & (against[:, 0] != against[:, 1])]
-    return _Pairs(name=source.name, strings=encoded.dictionary, heads=heads_R, tails=tails_R, codes=codes, contradictions=against)
+    against = against[~np.isin(against[:, 0] * len(strings) + against[:, 1], codes) & (against[:, 0] != against[:, 1])]
+    return _Pairs(name=source.name, strings=strings, heads=heads_R, tails=tails_R, codes=codes, contradictions=against)
 
 
 def _rows_that_count(source: RelationSource, table: pa.Table) -> pa.Table:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -113,7 +112,7 @@ def write_corpus(
     folder: Path,
     *,
     ids_CR: np.ndarray,
-    sentences: Iterator[pa.Array],
+    sentences: Iterable[pa.Array],
     num_positives: int = 1,
     values: Mapping[str, np.ndarray] | None = None,
 ) -> None:
@@ -164,7 +163,6 @@ def _damaged(path: Path, found: str) -> DataError:
 
 
 LONG_WORDS = 256  # words; longer sentences are truncated by most encoders (512 tokens) and recipes (often 75)
-ROWS_PER_BLOCK = 1 << 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,9 +200,7 @@ def build_corpus(
 ) -> CorpusFacts:
     """Write the corpus of `rows` into `folder` (created if absent) and return its counts.
 
-    Equal strings are one sentence; ids follow the order of first appearance, row by row; nulls and whitespace count as empty. Makes two
-    passes over `rows`, which may be a memory-mapped table, without holding all text. Peak memory is about 80 bytes per cell (measured; 16
-    for the digest, 24 for sorting): 100 million distinct sentences in 50 million pairs take about 8 GB.
+    Equal strings are one sentence; ids follow the order of first appearance, row by row; nulls and whitespace count as empty.
 
     Args:
         columns: the source's names for anchor, `num_positives` positives, and negatives.
@@ -216,32 +212,26 @@ def build_corpus(
     Raises:
         DataError: absent or non-text columns, no rows, or an empty sentence (naming row and column).
     """
-    _check(rows, columns, values, where)
-    digests_RC2 = _digests(rows, columns, where)
-    identity_RC = same_strings(digests_RC2)
-    del digests_RC2
+    strings, numbers = numbered_texts(_texts(rows, columns, values, where))
+    identity_RC = np.stack(numbers, axis=1)
     values_VR = [rows[name].combine_chunks().to_numpy(zero_copy_only=False).astype(VALUES[name]) for name in values]
     distinct_R = np.flatnonzero(first_of_each_row(_with_values(identity_RC, values_VR)))
     kept_R = distinct_R[drawn_rows(len(distinct_R), limit, seed=seed)]
     ids_RC, first_cells = number_by_appearance(identity_RC[kept_R])
-    del identity_RC
+    sentences = strings.take(pa.array(identity_RC[kept_R].reshape(-1)[first_cells]))
     ids_CR = _reversed_too(ids_RC.T) if add_reversed else ids_RC.T
-    kept_values = {name: column[kept_R] for name, column in zip(values, values_VR, strict=True)}
-    lengths: list[np.ndarray] = []
     folder.mkdir(parents=True, exist_ok=True)
-    narrow = np.int32 if len(first_cells) < 2**31 else np.int64
-    cells = kept_R[first_cells // len(columns)] * len(columns) + first_cells % len(columns)
     write_corpus(
         folder,
-        ids_CR=np.ascontiguousarray(ids_CR, dtype=narrow),
-        sentences=_sentences(rows, columns, cells, lengths),
+        ids_CR=np.ascontiguousarray(ids_CR, dtype=np.int32 if len(sentences) < 2**31 else np.int64),
+        sentences=(sentences.slice(first, SENTENCES_PER_BATCH) for first in range(0, len(sentences), SENTENCES_PER_BATCH)),
         num_positives=num_positives,
-        values=kept_values,
+        values={name: column[kept_R] for name, column in zip(values, values_VR, strict=True)},
     )
-    words_S = np.concatenate(lengths)
+    words_S = pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(sentences))).to_numpy()
     return CorpusFacts(
         num_rows=ids_CR.shape[1],
-        num_sentences=len(first_cells),
+        num_sentences=len(sentences),
         num_dropped_duplicates=rows.num_rows - len(distinct_R),
         num_repeating=int(np.count_nonzero(np.diff(np.sort(ids_CR, axis=0), axis=0).min(axis=0, initial=1) == 0)),
         num_over_long=int(np.count_nonzero(words_S > LONG_WORDS)),
@@ -250,17 +240,28 @@ def build_corpus(
     )
 
 
-def same_strings(digests: np.ndarray) -> np.ndarray:
-    """Return the number of each cell's string: (…, 2) uint64 digests → (…) int64, equal exactly for equal strings.
+def numbered_texts(columns: Sequence[pa.ChunkedArray]) -> tuple[pa.LargeStringArray, list[np.ndarray]]:
+    """Return the distinct strings of columns of texts, and for each column the number of each cell's string."""
+    chunks = [chunk for column in columns for chunk in column.cast(pa.large_string()).chunks]
+    encoded = pa.chunked_array(chunks, pa.large_string()).combine_chunks().dictionary_encode()
+    ends = np.cumsum([len(column) for column in columns])
+    return encoded.dictionary, np.split(encoded.indices.to_numpy().astype(np.int64), ends[:-1])
 
-    Cells are sorted by the first 64 bits; if two strings share these (expected 0.0003 times among 10⁸ strings), by all 128.
-    """
-    first, second = digests[..., 0].reshape(-1), digests[..., 1].reshape(-1)
-    _, representative, number = np.unique(first, return_index=True, return_inverse=True)
-    other = second != second[representative][number]
-    if other.any():
-        _, number = np.unique(np.stack([first, second], axis=1), axis=0, return_inverse=True)
-    return number.reshape(digests.shape[:-1]).astype(np.int64)
+
+def _texts(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], where: str) -> list[pa.ChunkedArray]:
+    """The checked columns of sentences."""
+    check_columns(where, rows.column_names, (*columns, *values))
+    if rows.num_rows == 0:
+        raise DataError(where=where, found="no rows", expected="at least one", remedy="Check the split and the limit.")
+    for column in columns:
+        kind = rows.schema.field(column).type
+        if not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):
+            raise DataError(where=where, found=f"column {column} of type {kind}", expected="text", remedy="Name a column of sentences.")
+        blank = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(rows[column]), ""), True)
+        if pc.any(blank).as_py():
+            found = f"an empty sentence in {row_name(pc.index(blank, True).as_py())}, column {column}"
+            raise DataError(where=where, found=found, expected="text in every cell", remedy="Correct the row, or remove it from the file.")
+    return [rows[column] for column in columns]
 
 
 def first_of_each_row(identity_RC: np.ndarray) -> np.ndarray:
@@ -291,65 +292,6 @@ def _with_values(identity_RC: np.ndarray, values_VR: list[np.ndarray]) -> np.nda
     """(R, C + V): the values of a row beside the numbers of its strings."""
     numbers = [np.unique(column, return_inverse=True)[1].astype(np.int64) for column in values_VR]
     return np.column_stack([identity_RC, *numbers]) if numbers else identity_RC
-
-
-def _check(rows: pa.Table, columns: tuple[str, ...], values: tuple[str, ...], where: str) -> None:
-    check_columns(where, rows.column_names, (*columns, *values))
-    for column in columns:
-        kind = rows.schema.field(column).type
-        if not (pa.types.is_large_string(kind) or pa.types.is_string(kind)):
-            raise DataError(where=where, found=f"column {column} of type {kind}", expected="text", remedy="Name a column of sentences.")
-    if rows.num_rows == 0:
-        raise DataError(where=where, found="no rows", expected="at least one", remedy="Check the split and the limit.")
-
-
-def _digests(rows: pa.Table, columns: tuple[str, ...], where: str) -> np.ndarray:
-    """Return (R, C, 2) uint64, a 128-bit BLAKE2b of each cell."""
-    digests = np.zeros((rows.num_rows, len(columns), 2), dtype=np.uint64)
-    for first, block in _blocks(rows, columns):
-        span = slice(first, first + block.num_rows)
-        for place, column in enumerate(columns):
-            cells = pc.fill_null(block[column].combine_chunks(), "")
-            blank = pc.equal(pc.utf8_trim_whitespace(cells), "").to_numpy(zero_copy_only=False)
-            if blank.any():
-                found = f"an empty sentence in {row_name(first + int(blank.argmax()))}, column {column}"
-                raise DataError(
-                    where=where, found=found, expected="text in every cell", remedy="Correct the row, or remove it from the file."
-                )
-            digests[span, place] = _digests_of(cells)
-    return digests
-
-
-def _digests_of(cells: pa.Array) -> np.ndarray:
-    """Return (K, 2) uint64 for K strings, hashing each distinct one once (premises of NLI come in threes)."""
-    encoded = cells.dictionary_encode()
-    raw = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in encoded.dictionary.to_pylist())
-    return np.frombuffer(raw, dtype="<u8").reshape(-1, 2)[encoded.indices.to_numpy()]
-
-
-def _blocks(rows: pa.Table, columns: tuple[str, ...]) -> Iterator[tuple[int, pa.Table]]:
-    wanted = rows.select(list(dict.fromkeys(columns)))
-    for first in range(0, rows.num_rows, ROWS_PER_BLOCK):
-        yield first, wanted.slice(first, ROWS_PER_BLOCK)
-
-
-def _sentences(rows: pa.Table, columns: tuple[str, ...], cells: np.ndarray, lengths: list[np.ndarray]) -> Iterator[pa.Array]:
-    """Yield the strings of the cells (row × C + column, ascending) in blocks of equal size; append their numbers of words to `lengths`."""
-    pending = pa.array([], pa.large_string())
-    for first, block in _blocks(rows, columns):
-        low, high = np.searchsorted(cells, [first * len(columns), (first + block.num_rows) * len(columns)])
-        if low == high:
-            continue
-        local = cells[low:high] - first * len(columns)
-        joined = pa.concat_arrays([block[column].combine_chunks().cast(pa.large_string()) for column in columns])
-        found = joined.take(pa.array(local % len(columns) * block.num_rows + local // len(columns)))
-        lengths.append(pc.list_value_length(pc.utf8_split_whitespace(pc.utf8_trim_whitespace(found))).to_numpy())
-        pending = pa.concat_arrays([pending, found])
-        while len(pending) >= SENTENCES_PER_BATCH:
-            yield pending.slice(0, SENTENCES_PER_BATCH)
-            pending = pending.slice(SENTENCES_PER_BATCH)
-    if len(pending):
-        yield pending
 
 
 def _reversed_too(ids_CR: np.ndarray) -> np.ndarray:

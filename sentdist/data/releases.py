@@ -161,7 +161,6 @@ def _rows(path: Path) -> Iterable[dict[str, str]]:
         yield from csv.DictReader(file)
 
 
-FAQ_SPLITS = ("queries", "questions")  # judged queries of users; each FAQ's own question, to which its answer alone is relevant
 _COUGH = ("FAQ_Bank_eval.csv", "User_Query_Bank.csv", "Annotated_Relevance_Set.csv")
 
 Documents = list[tuple[str, str, str]]  # id, question, answer
@@ -179,6 +178,8 @@ def faq_files(folder: Path) -> tuple[Path, ...]:
 
 def read_faqs(name: str, paths: Sequence[Path]) -> tuple[pa.Table, pa.Table, pa.Table]:
     """Return documents (document_id, question, answer), queries (query_id, query) and judgements (split, query_id, document_id, relevance).
+
+    Splits: "queries" of users, as judged, and "questions", each FAQ's own one, to which its answer alone is relevant.
 
     Raises:
         DataError: files that are missing or differ from the release.

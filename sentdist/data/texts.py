@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sentdist.data.cells import LeftOut, is_blank, is_utf8, row_name
 from sentdist.data.columns import usual_column
-from sentdist.data.tables import LINE, ROWS_AT_ONCE, STDIN, TableFiles, check_columns, find_table
+from sentdist.data.tables import LINE, ROWS_AT_ONCE, TableFiles, check_columns, find_table
 from sentdist.errors import DataError, brief, counted, listed
-from sentdist.files import is_called_a_file
-
-NAMED_ROWS = 5  # listed rows without a sentence
 
 TextColumns = dict[str, list[str]]
-
-
-def looks_like_a_file(argument: str) -> bool:
-    """Whether an argument names a file rather than a sentence: standard input, one word with a known suffix, or an existing file. A word
-    without suffix or slash is a sentence, even if a file has that name."""
-    if argument == STDIN or (len(argument.split()) == 1 and is_called_a_file(Path(argument))):
-        return True
-    place = os.path.expanduser(argument)
-    return ("/" in argument or bool(Path(argument).suffix)) and os.path.exists(place) and not os.path.isdir(place)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,20 +21,16 @@ class Texts:
         columns: columns of sentences.
         id_column: column of their ids; None without ids.
         shown: further columns to read; their cells may be empty.
-        others: the remaining columns of the file.
         num_rows: None if unknown without reading.
         left_out: collects rows without a sentence; None: they raise DataError.
-        or_else: added to the remedy of that error.
     """
 
     files: TableFiles
     columns: tuple[str, ...]
     id_column: str | None = None
     shown: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
     num_rows: int | None = None
     left_out: LeftOut | None = None
-    or_else: str = ""
     notes: tuple[str, ...] = ()
 
     @property
@@ -84,22 +66,15 @@ class Texts:
             yield done
 
     def _check(self, sentences: Sequence[object], column: str, done: int) -> None:
-        blank = [row for row, sentence in enumerate(sentences, start=done) if is_blank(sentence)]
-        if blank and self.left_out is None:
-            more = f" and {len(blank) - NAMED_ROWS:,} more" if blank[NAMED_ROWS:] else ""
-            named = ", ".join(f"{row + 1:,}" for row in blank[:NAMED_ROWS]) + more
-            raise DataError(
-                where=f"{self.name}: {counted(len(blank), 'row').partition(' ')[2]} {named}, {column}", found="no sentence",
-                expected="a sentence with at least one visible character",
-                remedy=f"Remove or fill these rows: skipping them silently would shift all later rows.{self.or_else}",
-            )  # fmt: skip
         for row, sentence in enumerate(sentences, start=done):
+            where = f"{self.name}: {row_name(row)}, {column}"
+            if is_blank(sentence) and self.left_out is None:
+                remedy = "Remove or fill such rows: skipping them silently would shift all later rows."
+                raise DataError(where=where, found="no sentence", expected="one with at least one visible character", remedy=remedy)
             if not is_blank(sentence) and (not isinstance(sentence, str) or "\0" in sentence or not is_utf8(sentence)):
-                raise DataError(
-                    where=f"{self.name}: {row_name(row)}, {column}", found=brief(sentence),
-                    expected="a sentence in UTF-8, without NUL characters, not a list",
-                    remedy="Correct these rows, or name another column; a list needs a row for each text (pandas: explode()).",
-                )  # fmt: skip
+                remedy = "Correct the row, or name another column; a list needs a row for each text (pandas: explode())."
+                expected = "a sentence in UTF-8, without NUL characters, not a list"
+                raise DataError(where=where, found=brief(sentence), expected=expected, remedy=remedy)
 
     def _check_ids(self, cells: Sequence[object], sentences: Sequence[object], done: int) -> None:
         for row, (cell, sentence) in enumerate(zip(cells, sentences, strict=True), start=done):
@@ -142,6 +117,5 @@ def open_texts(
             remedy="Add it, or save sentences as .txt, one a line; if it does name them, use --column.",
         )  # fmt: skip
     check_columns(name, known, [*chosen, *beside])
-    others = tuple(column for column in known if column not in (*chosen, *beside))
     notes = (files.note,) if files.note else ()
-    return Texts(files=files, columns=chosen, id_column=id_column, shown=tuple(shown), others=others, num_rows=num_rows, notes=notes)
+    return Texts(files=files, columns=chosen, id_column=id_column, shown=tuple(shown), num_rows=num_rows, notes=notes)

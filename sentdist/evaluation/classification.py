@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 PENALTIES = (1e-5, 1e-4, 1e-3, 1e-2)
 FOLDS_SEED = 1111  # SentEval's
 MAX_ITERATIONS = 1000
+Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # training rows, held-out rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -52,20 +53,18 @@ def pair_features(first_PD: ArrayLike, second_PD: ArrayLike) -> NDArray[np.float
     return np.hstack([np.abs(first - second), first * second])
 
 
-def cross_validated(
-    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str = "classification"
-) -> ClassificationScore:
+def cross_validated(features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, where: str) -> ClassificationScore:
     """Test every row once, in stratified folds; λ is chosen by inner folds of each training part.
 
     Raises:
-        DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
+        DataError: embeddings that are not finite, a label with too few rows for the folds.
     """
     features, gold = checked_rows(features_SD, labels, where)
     check_folds(gold, num_folds, nested=True, where=where)
     predicted, penalties = np.empty_like(gold), []
-    for train, test in _folds(features, gold, num_folds):
-        penalty = _best_penalty(features[train], gold[train], num_folds)
-        predicted[test] = _fitted(features[train], gold[train], penalty).predict(features[test])
+    for train, test in stratified_folds(gold, np.arange(len(gold)), num_folds):
+        penalty = _best_penalty(features, gold, train, num_folds)
+        predicted[test] = _model(len(train), penalty).fit(features[train], gold[train]).predict(features[test])
         penalties.append(penalty)
     return classification_score(gold, predicted, np.arange(len(gold)), penalties)
 
@@ -78,7 +77,7 @@ def split_classified(
     test: ArrayLike,
     dev: ArrayLike | None = None,
     num_folds: int = 10,
-    where: str = "classification",
+    where: str,
 ) -> ClassificationScore:
     """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev`, or by folds within train.
 
@@ -90,8 +89,8 @@ def split_classified(
     fit, held = parts["train"], parts["test"]
     if dev is None:
         check_folds(gold[fit], num_folds, nested=False, where=where)
-        penalty = _best_penalty(features[fit], gold[fit], num_folds)
-        model = _fitted(features[fit], gold[fit], penalty)
+        penalty = _best_penalty(features, gold, fit, num_folds)
+        model = _model(len(fit), penalty).fit(features[fit], gold[fit])
     else:
         path = list(_path(features[fit], gold[fit]))[::-1]  # the weakest of equal ones, as in `_best_penalty`
         accuracies = [float(np.mean(one.predict(features[parts["dev"]]) == gold[parts["dev"]])) for _, one in path]
@@ -121,10 +120,10 @@ def split_rows(
     return parts
 
 
-def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int) -> float:
-    """The penalty with the best mean accuracy over folds; the weakest of equal ones, as in SentEval."""
+def _best_penalty(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int) -> float:
+    """The penalty with the best mean accuracy over folds of some rows; the weakest of equal ones, as in SentEval."""
     accuracies = np.zeros(len(PENALTIES))
-    for train, test in _folds(features_SD, gold_S, num_folds):
+    for train, test in stratified_folds(gold_S, rows, num_folds):
         for place, (_, model) in enumerate(_path(features_SD[train], gold_S[train])):
             accuracies[place] += np.mean(model.predict(features_SD[test]) == gold_S[test]) / num_folds
     return PENALTIES[int(np.argmax(np.round(100 * accuracies[::-1], 2)))]
@@ -142,10 +141,6 @@ def _path(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_]) -> Iterato
         yield penalty, model
 
 
-def _fitted(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], penalty: float) -> LogisticRegression:
-    return _model(len(gold_S), penalty).fit(features_SD, gold_S)
-
-
 def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> LogisticRegression:
     """Mean cross-entropy + λ/2 ‖w‖² in scikit-learn's terms; minimized to convergence, without the early
     stopping, seeds and epochs of SentEval's Adam."""
@@ -154,12 +149,12 @@ def _model(num_rows: int, penalty: float, *, warm_start: bool = False) -> Logist
     return LogisticRegression(C=1.0 / (num_rows * penalty), max_iter=MAX_ITERATIONS, warm_start=warm_start)
 
 
-def _folds(
-    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], num_folds: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def stratified_folds(gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int = FOLDS_SEED) -> list[Fold]:
+    """Return (training rows, held-out rows) of each fold of some rows, stratified."""
     from sklearn.model_selection import StratifiedKFold
 
-    return StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=FOLDS_SEED).split(features_SD, gold_S)
+    splitter = StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=seed)
+    return [(rows[train], rows[held]) for train, held in splitter.split(rows, gold_S[rows])]
 
 
 def classification_score(
@@ -202,7 +197,7 @@ DECIMALS = 6  # of a unit vector: below that float32 embeddings hold rounding on
 
 
 def score_clusters(
-    embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str = "clustering"
+    embeddings_SD: ArrayLike, labels: Sequence[str], *, num_runs: int = 5, where: str
 ) -> tuple[float | None, NDArray[np.int64]]:
     """Cluster S normalized embeddings into as many clusters as labels, by k-means (Lloyd, k-means++ starts of seeds 0, 1, …).
 

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.special import xlogy
 
-from sentdist.errors import DataError, counted
+from sentdist.errors import DataError
 
 
 def of_mean(values: ArrayLike) -> NDArray[np.float64]:
@@ -62,13 +62,6 @@ def of_average_precision(similarities: ArrayLike, labels: ArrayLike) -> NDArray[
     below = _from_here_on(positive / among), _from_here_on(positive * reached / among**2)
     moved = labels_I * (precision[place] - score) + labels_I * below[0][place] - below[1][place]
     return 100.0 * moved / total
-
-
-def of_f1(predicted: ArrayLike, gold: ArrayLike) -> NDArray[np.float64]:
-    """Return contributions to F1 × 100, from predicted and gold positives; there must be at least one of either."""
-    said, true = np.asarray(predicted, dtype=np.float64), np.asarray(gold, dtype=np.float64)
-    both, either = said * true, (said + true) / 2  # F1 = Σ both / Σ either
-    return 100.0 * (both - either * both.sum() / either.sum()) / either.sum()
 
 
 def of_v_measure(clusters: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
@@ -262,7 +255,7 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
     """Return the items of a task from the columns of its file; None if the score is undefined because all items have one value.
 
     Args:
-        task: name, for the main measure, or NAME:MEASURE (`bank:map`, `mrpc:f1`).
+        task: name, for the main measure, or NAME:MEASURE (`bank:ndcg@10`).
 
     Raises:
         DataError: the file lacks the measure.
@@ -278,29 +271,6 @@ def items_of(columns: Columns, *, task: str, where: str) -> Items | None:
         groups=columns.get(GROUP, np.arange(size)), identity=identity, shared=columns.get(SHARED, np.full(size, -1, dtype=np.int64)),
         has_groups=GROUP in columns,
     )  # fmt: skip
-
-
-def why_undefined(columns: Columns) -> str:
-    """Return why the items of a file have no score, as the end of a sentence."""
-    if "similarity" in columns:
-        gold, noun = (columns["score"], "gold score") if "score" in columns else (columns["label"], "label")
-        if (said := _without_spread(gold, noun)) is not None:
-            return said
-        subsets = columns.get("subset", np.zeros(0))
-        for name in np.unique(subsets):
-            if (said := _without_spread(gold[subsets == name], noun)) is not None:
-                return f"{said} of subset {name}"
-        return "the encoder gives all pairs one similarity"
-    if "cluster" in columns:
-        return "the encoder gives the texts fewer different embeddings than there are labels"
-    return "the encoder gives the candidates of each query one score" if "query_id" in columns else "it is not defined for these items"
-
-
-def _without_spread(gold: NDArray[Any], noun: str) -> str | None:
-    """The problem if gold scores or labels are all equal; None if they differ."""
-    if len(gold) > 1 and np.ptp(gold) > 0:
-        return None
-    return f"no two different {noun}s among its {counted(len(gold), 'pair')}"
 
 
 def joined(folds: Sequence[Items]) -> Items:
@@ -342,9 +312,6 @@ def _contributions(columns: Columns, task: str, where: str) -> tuple[NDArray[np.
     measures = [name for name in columns if name not in (*NAMES, STRATUM, GROUP, SHARED)]
     main = next((name for name in (*MAIN_MEASURES, *measures) if name in measures), task)
     measure = task.rpartition(":")[2] if ":" in task else main
-    if measure == "f1" and {"label", "predicted"} <= columns.keys():
-        positive = max(columns["label"])  # the later of two labels, as the score has it
-        return of_f1(columns["predicted"] == positive, columns["label"] == positive), columns["label"]
     if measure not in columns:
         raise DataError(
             where=where, found=f"columns {sorted(columns)}", expected=f'"similarity" and "score", or "{measure}"',

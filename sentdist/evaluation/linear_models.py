@@ -9,14 +9,22 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sentdist.errors import DataError
-from sentdist.evaluation.classification import PENALTIES, ClassificationScore, check_folds, checked_rows, classification_score, split_rows
+from sentdist.evaluation.classification import (
+    PENALTIES,
+    ClassificationScore,
+    Fold,
+    check_folds,
+    checked_rows,
+    classification_score,
+    split_rows,
+    stratified_folds,
+)
 from sentdist.evaluation.sts import checked_embeddings
 
 # SentEval's settings in SimCSE's "test" mode: epochs per dev evaluation, tolerated evaluations without a gain, largest number of epochs.
 BATCH, PASSES_A_LOOK, TENACITY, MAX_PASSES = 64, 4, 5, 200
 LEARNING_RATE, BETA1, BETA2, EPSILON = 1e-3, 0.9, 0.999, 1e-8  # torch's defaults of Adam (Kingma & Ba 2015, arXiv 1412.6980)
 SEED = 1111
-Fold = tuple[NDArray[np.int64], NDArray[np.int64]]  # training rows, held-out rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,7 +166,7 @@ DEV_FRACTION = 0.05  # of the training rows of a final model, for early stopping
 
 
 def senteval_cross_validated(
-    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, seed: int = SEED, where: str = "classification"
+    features_SD: ArrayLike, labels: Sequence[str], *, num_folds: int = 10, seed: int = SEED, where: str
 ) -> ClassificationScore:
     """Test every row once, in stratified folds; λ is chosen by inner folds of each training part (SentEval for MR, CR, SUBJ, MPQA).
 
@@ -166,15 +174,14 @@ def senteval_cross_validated(
         seed: of folds, first weights and shuffles; SentEval's by default.
 
     Raises:
-        DataError: embeddings that are not finite, fewer than two labels, a label with too few rows for the folds.
+        DataError: as `cross_validated`.
     """
     features, gold = checked_rows(features_SD, labels, where)
     check_folds(gold, num_folds, nested=True, where=where)
-    outer = _folds(gold, np.arange(len(gold)), num_folds, seed)
-    inner = [pair for train, _ in outer for pair in _folds(gold, train, num_folds, seed)]
-    penalties = _best_penalties(features, gold, inner, num_folds, seed)
-    finals = [_with_dev(train, np.random.RandomState(seed)) for train, _ in outer]
-    fit_rows, dev_rows = zip(*finals, strict=True)
+    outer = stratified_folds(gold, np.arange(len(gold)), num_folds, seed)
+    inner = [pair for train, _ in outer for pair in stratified_folds(gold, train, num_folds, seed)]
+    penalties = _best(_mean_accuracies(features, gold, inner, num_folds, seed))
+    fit_rows, dev_rows = zip(*(_with_dev(train, np.random.RandomState(seed)) for train, _ in outer), strict=True)
     models = trained_side_by_side(features, gold, train=fit_rows, dev=dev_rows, penalties=penalties, seed=seed)
     predicted = np.empty_like(gold)
     for number, (_, test) in enumerate(outer):
@@ -191,7 +198,7 @@ def senteval_split(
     dev: ArrayLike | None = None,
     num_folds: int = 10,
     seed: int = SEED,
-    where: str = "classification",
+    where: str,
 ) -> ClassificationScore:
     """Fit on the rows `train`, test on the rows `test`; λ is chosen on `dev` (SentEval for SST2), or by folds within train (TREC, MRPC).
 
@@ -206,14 +213,13 @@ def senteval_split(
     fit, held = parts["train"], parts["test"]
     if dev is None:
         check_folds(gold[fit], num_folds, nested=False, where=where)
-        penalties = _best_penalties(features, gold, _folds(gold, fit, num_folds, seed), num_folds, seed)
+        penalties = _best(_mean_accuracies(features, gold, stratified_folds(gold, fit, num_folds, seed), num_folds, seed))
         random = np.random.RandomState(seed)
         train_rows, dev_rows = _with_dev(fit, random)
         models = trained_side_by_side(features, gold, train=[train_rows], dev=[dev_rows], penalties=penalties, seed=seed, random=random)
         best = 0
     else:
-        count = len(PENALTIES)
-        models = trained_side_by_side(features, gold, train=[fit] * count, dev=[parts["dev"]] * count, penalties=PENALTIES, seed=seed)
+        models = _of_penalties(features, gold, [(fit, parts["dev"])], seed)
         best = int(np.argmax(np.round(100 * models.dev_accuracies, 2)))
         penalties = [PENALTIES[best]]
     return classification_score(gold[held], models.predict(features, best, held), held, penalties)
@@ -227,7 +233,7 @@ def senteval_dev(
     dev: ArrayLike | None = None,
     num_folds: int = 5,
     seed: int = SEED,
-    where: str = "classification",
+    where: str,
 ) -> float:
     """Return the dev accuracy × 100 of the penalty that SentEval chooses.
 
@@ -242,37 +248,34 @@ def senteval_dev(
         DataError: as `senteval_cross_validated`.
     """
     features, gold = checked_rows(features_SD, labels, where)
-    if train is not None and dev is not None:
-        fit, held = np.asarray(train, dtype=np.int64), np.asarray(dev, dtype=np.int64)
-        count = len(PENALTIES)
-        models = trained_side_by_side(features, gold, train=[fit] * count, dev=[held] * count, penalties=PENALTIES, seed=seed)
+    fit = np.arange(len(gold)) if train is None else np.asarray(train, dtype=np.int64)
+    if dev is not None:
+        models = _of_penalties(features, gold, [(fit, np.asarray(dev, dtype=np.int64))], seed)
         return float(np.round(100 * models.dev_accuracies, 2).max())
-    if train is not None:
-        fit = np.asarray(train, dtype=np.int64)
-        check_folds(gold[fit], num_folds, nested=False, where=where)
-        inner = _folds(gold, fit, num_folds, seed)
-    else:
-        check_folds(gold, num_folds, nested=True, where=where)
-        outer = _folds(gold, np.arange(len(gold)), num_folds, seed)
-        inner = [pair for rows, _ in outer for pair in _folds(gold, rows, num_folds, seed)]
+    check_folds(gold[fit], num_folds, nested=train is None, where=where)
+    folds = stratified_folds(gold, fit, num_folds, seed)
+    inner = folds if train is not None else [pair for rows, _ in folds for pair in stratified_folds(gold, rows, num_folds, seed)]
     return float(np.mean(_mean_accuracies(features, gold, inner, num_folds, seed).max(axis=1)))
 
 
-def _best_penalties(
-    features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: list[Fold], num_folds: int, seed: int
-) -> list[float]:
-    """For each run of `num_folds` folds the penalty with the best mean dev accuracy; the weakest of equal ones, as in SentEval."""
-    return [PENALTIES[int(np.argmax(row))] for row in _mean_accuracies(features_SD, gold_S, folds, num_folds, seed)]
+def _best(accuracies_FP: NDArray[np.float64]) -> list[float]:
+    """The penalty with the best accuracy of each row; the weakest of equal ones, as in SentEval."""
+    return [PENALTIES[int(np.argmax(row))] for row in accuracies_FP]
+
+
+def _of_penalties(features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: Sequence[Fold], seed: int) -> LinearModels:
+    """For each fold a model of each penalty."""
+    return trained_side_by_side(
+        features_SD, gold_S, train=[train for train, _ in folds for _ in PENALTIES], dev=[held for _, held in folds for _ in PENALTIES],
+        penalties=PENALTIES * len(folds), seed=seed,
+    )  # fmt: skip
 
 
 def _mean_accuracies(
     features_SD: NDArray[np.float32], gold_S: NDArray[np.str_], folds: list[Fold], num_folds: int, seed: int
 ) -> NDArray[np.float64]:
     """(F, P) for each run of `num_folds` folds and each penalty the mean dev accuracy × 100, to two decimals, as SentEval compares them."""
-    models = trained_side_by_side(
-        features_SD, gold_S, train=[train for train, _ in folds for _ in PENALTIES], dev=[held for _, held in folds for _ in PENALTIES],
-        penalties=PENALTIES * len(folds), seed=seed,
-    )  # fmt: skip
+    models = _of_penalties(features_SD, gold_S, folds, seed)
     means = models.dev_accuracies.reshape(-1, num_folds, len(PENALTIES)).mean(axis=1)
     return np.asarray(np.round(100 * means, 2), dtype=np.float64)
 
@@ -282,14 +285,6 @@ def _with_dev(rows: NDArray[np.int64], random: np.random.RandomState) -> tuple[N
     order = random.permutation(rows)
     count = max(1, int(DEV_FRACTION * len(rows)))
     return order[count:], order[:count]
-
-
-def _folds(gold_S: NDArray[np.str_], rows: NDArray[np.int64], num_folds: int, seed: int) -> list[Fold]:
-    """(training rows, held-out rows) of each fold of `rows`, stratified."""
-    from sklearn.model_selection import StratifiedKFold  # scikit-learn takes a second to import
-
-    splitter = StratifiedKFold(n_splits=num_folds, shuffle=True, random_state=seed)
-    return [(rows[train], rows[held]) for train, held in splitter.split(rows, gold_S[rows])]
 
 
 TEST_FRACTION = 0.25

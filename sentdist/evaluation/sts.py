@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -106,14 +105,11 @@ def score_paraphrases(similarities: ArrayLike, labels: ArrayLike) -> ParaphraseS
     )  # fmt: skip
 
 
-def mean_of_all(values: Iterable[float | None], weights: Sequence[float] | None = None) -> float | None:
-    """Return the (weighted) mean; None if a value is None or there are no values."""
+def mean_of_all(values: Iterable[float | None]) -> float | None:
+    """Return the mean; None if a value is None or there are no values."""
     given = list(values)
     defined = [value for value in given if value is not None]
-    return statistics.fmean(defined, weights) if defined and len(defined) == len(given) else None
-
-
-Aggregation = Literal["all", "mean", "wmean"]
+    return statistics.fmean(defined) if defined and len(defined) == len(given) else None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -134,22 +130,13 @@ class StsScore:
         return {"subset": self.subsets, "score": self.gold, "similarity": self.similarities}
 
 
-def score_similarities(similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str], aggregation: Aggregation = "all") -> StsScore:
-    """Score S similarities against S gold scores; no regressor (SimCSE's rule, arXiv 2104.08821 §6).
-
-    Args:
-        aggregation: `all`: one correlation over all pairs (the protocol of published tables); `mean`: mean of the subsets' correlations;
-            `wmean`: weighted by their pairs. The choice changes scores by points.
-    """
+def score_similarities(similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str]) -> StsScore:
+    """Score S similarities against S gold scores: one correlation over all pairs, no regressor (SimCSE's rule, arXiv 2104.08821 §6)."""
     similarities_S, gold_S = np.asarray(similarities, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    names = np.asarray(subsets, dtype=np.str_)
-    parts = [names == name for name in dict.fromkeys(subsets)] if aggregation != "all" else [np.ones(len(names), dtype=bool)]
-    weights = [int(part.sum()) if aggregation == "wmean" else 1 for part in parts]
-    # None as soon as one subset is undefined
-    rank, linear = (
-        mean_of_all([measure(similarities_S[part], gold_S[part]) for part in parts], weights) for measure in (spearman, pearson)
-    )
-    return StsScore(spearman=rank, pearson=linear, subsets=tuple(subsets), similarities=similarities_S, gold=gold_S)
+    return StsScore(
+        spearman=spearman(similarities_S, gold_S), pearson=pearson(similarities_S, gold_S), subsets=tuple(subsets),
+        similarities=similarities_S, gold=gold_S,
+    )  # fmt: skip
 
 
 def jaccard_scores(sentences1: Sequence[str], sentences2: Sequence[str]) -> NDArray[np.float64]:

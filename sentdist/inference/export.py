@@ -114,7 +114,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
         EncoderError: no such checkpoint. DataError: the folder exists.
     """
     from sentdist.inference.ready_encoder import LoadedEncoder
-    from sentdist.learning.encoder.write_folder import EncoderCard, keep_prompts, language_of, write_classic
+    from sentdist.learning.encoder.write_folder import keep_prompts, language_of, write_classic
 
     folder = find_checkpoint(use.checkpoint, revision=use.revision)
     with whole_folder(to) as part:
@@ -123,8 +123,7 @@ def export_sentence_transformers(use: EncoderUse, to: Path, *, card: str | None 
         else:
             encoder = LoadedEncoder.load(use).encoder
             name = folder.name if Path(use.checkpoint).is_dir() else use.checkpoint  # no local paths in a card
-            of_base = EncoderCard(base_model=name, base_revision=use.revision, objective=None, language=language_of(folder))
-            encoder.to("cpu").save(part, card=of_base)
+            encoder.to("cpu").save(part, base_model=name, language=language_of(folder))
         keep_prompts(folder, part, name=use.checkpoint)
         write_classic(part, use.max_length)
         if card is not None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +16,6 @@ from transformers import get_scheduler
 from sentdist.errors import RecipeError
 from sentdist.learning.encoder.tokens import TokenBatch
 from sentdist.learning.objective import Objective, OwnRate, part_of
-from sentdist.learning.precision import PRECISIONS
 
 
 class Learner(nn.Module):
@@ -60,17 +59,9 @@ SCHEDULES = {
 }
 
 
-class ParameterGroup(TypedDict):
-    """Parameters that share a learning rate and a weight decay, as torch's optimizers take them."""
-
-    params: list[nn.Parameter]
-    lr: float
-    weight_decay: float
-
-
 @dataclass(frozen=True, kw_only=True)
 class Optimization:
-    """Optimizer settings of an engine; equal values give equal steps in every engine.
+    """Optimizer settings of an engine; equal values give equal steps in every engine. Recipes check their ranges.
 
     Args:
         num_steps: length of the training in optimizer steps.
@@ -81,13 +72,10 @@ class Optimization:
         weight_decay: decoupled (AdamW), on matrices only: not on biases, not on layer norms.
         clip_norm: bound of the global L2 norm of the averaged gradient; None: no clipping.
         layer_decay: factor of the learning rate from each transformer layer to the one below it; the last layer, the embeddings and all
-            heads
-            have the full rate (as in the STS regression paper's code, arXiv 2406.05326). 1: one rate for all.
+            heads have the full rate (as in the STS regression paper's code, arXiv 2406.05326). 1: one rate for all.
         precision: "fp32" or "tf32", which the process sets (see precision.py), or "bf16": bfloat16 autocast over float32 weights;
-            embeddings
-            are float32 in all three.
-    Raises:
-        RecipeError: a value out of range.
+            embeddings are float32 in
+            all three.
     """
 
     num_steps: int
@@ -99,19 +87,6 @@ class Optimization:
     clip_norm: float | None = 1.0
     layer_decay: float = 1.0
     precision: str = "fp32"
-
-    def __post_init__(self) -> None:
-        _require(self.num_steps >= 1, "num_steps", self.num_steps, "at least 1", "Use a corpus with at least one batch of rows.")
-        _require(math.isfinite(self.lr) and self.lr > 0, "lr", self.lr, "a finite number above 0", "2e-5 is usual.")
-        _require(0 <= self.warmup_fraction <= 1, "warmup_fraction", self.warmup_fraction, "a fraction from 0 to 1", "0.1 is usual.")
-        _require(self.schedule in SCHEDULES, "schedule", self.schedule, f"one of {', '.join(SCHEDULES)}", "Choose one of them.")
-        stretches = 1 <= self.schedule_stretch < math.inf
-        _require(stretches, "schedule_stretch", self.schedule_stretch, "a finite number, 1 or more", "1: as long as the training.")
-        _require(0 <= self.weight_decay < math.inf, "weight_decay", self.weight_decay, "a finite number, 0 or more", "0.01 is usual.")
-        clips = self.clip_norm is None or 0 < self.clip_norm < math.inf
-        _require(clips, "clip_norm", self.clip_norm, "a finite number above 0, or null for no clipping", "1.0 is usual.")
-        _require(0 < self.layer_decay <= 1, "layer_decay", self.layer_decay, "a factor above 0, at most 1", "0.95 is usual; 1: no decay.")
-        _require(self.precision in PRECISIONS, "precision", self.precision, f"one of {', '.join(PRECISIONS)}", "Choose one of them.")
 
     @property
     def num_schedule_steps(self) -> int:
@@ -126,10 +101,10 @@ class Optimization:
 
 def adamw(module: nn.Module, optimization: Optimization) -> torch.optim.AdamW:
     """Return AdamW (Loshchilov & Hutter 2019, arXiv 1711.05101; betas .9, .999, eps 1e-8), fused, over the groups of `parameter_groups`."""
-    return torch.optim.AdamW([dict(group) for group in parameter_groups(module, optimization)], lr=optimization.lr, fused=True)
+    return torch.optim.AdamW(parameter_groups(module, optimization), lr=optimization.lr, fused=True)
 
 
-def parameter_groups(module: nn.Module, optimization: Optimization) -> list[ParameterGroup]:
+def parameter_groups(module: nn.Module, optimization: Optimization) -> list[dict[str, Any]]:
     """Group the trained parameters by learning rate and weight decay; the first group has the rate that a run reports.
 
     Matrices decay, vectors do not: biases and layer-norm weights are exactly the parameters with fewer than two dimensions.
@@ -139,10 +114,13 @@ def parameter_groups(module: nn.Module, optimization: Optimization) -> list[Para
     named = [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]
     layers = {layer for name, _ in named if (layer := _layer_of(name)) is not None}
     depth = max(layers, default=0)
-    has_effect = bool(layers) or optimization.layer_decay == 1
-    _require(
-        has_effect, "layer_decay", optimization.layer_decay, "1 for an encoder whose layers share weights", "Set training.layer_decay=1."
-    )
+    if not layers and optimization.layer_decay != 1:
+        raise RecipeError(
+            where="train.layer_decay",
+            found=repr(optimization.layer_decay),
+            expected="1 for an encoder whose layers share weights",
+            remedy="Set training.layer_decay=1.",
+        )
     own = _own_settings(module)
     groups: dict[tuple[float, float], list[nn.Parameter]] = {(optimization.lr, optimization.weight_decay): [], (optimization.lr, 0.0): []}
     for name, parameter in named:
@@ -185,11 +163,6 @@ def schedule(optimizer: torch.optim.Optimizer, optimization: Optimization) -> LR
     return scheduler
 
 
-def _require(holds: bool, field: str, found: object, expected: str, remedy: str) -> None:
-    if not holds:
-        raise RecipeError(where=f"train.{field}", found=repr(found), expected=expected, remedy=remedy)
-
-
 @dataclass(frozen=True, kw_only=True)
 class EarlyStopping:
     """The rule "stop when the loss has not decreased for `patience` intervals", with its state; immutable: `after` returns the next one.
@@ -206,13 +179,6 @@ class EarlyStopping:
     num_waited: int = 0
     loss_sum: float = 0.0  # of the incomplete interval, like num_steps
     num_steps: int = 0
-
-    def __post_init__(self) -> None:
-        for field, value in (("patience", self.patience), ("steps_per_interval", self.steps_per_interval)):
-            if value < 1:
-                raise RecipeError(
-                    where=f"stopping.{field}", found=repr(value), expected="at least 1", remedy="The paper waits for 3 steps."
-                )
 
     @property
     def is_over(self) -> bool:

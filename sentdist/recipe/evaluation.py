@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 from sentdist.corpora.kind import CorpusStage
 from sentdist.corpora.own import OwnSection
-from sentdist.errors import DataError, RecipeError, SentdistError
+from sentdist.errors import RecipeError
 from sentdist.recipe.recipe import load_recipe, recipe_from_values
 from sentdist.recipe.resolver import Resolver
 from sentdist.recipe.specs import EncoderUse
@@ -20,8 +18,6 @@ from sentdist.tasks.kinds import DevTask
 from sentdist.tasks.names import OWN, own_parts
 
 RECIPES = (".yaml", ".yml")
-# Fields of a recipe that are given as options and arguments, with the place in a list.
-FIELDS = re.compile(r"\b(?:evaluation|encoder)\.(tasks|max_length|precision|pooling|revision|checkpoint)\b(?:\[\d+\])?")
 
 
 def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, command: str = "evaluate") -> Scores:
@@ -45,25 +41,7 @@ def evaluation_of(use: EncoderUse, tasks: Sequence[str], resolver: Resolver, *, 
         },
         "methods": {"base": {}},
     }  # fmt: skip
-    with _in_words_of_options():
-        recipe = recipe_from_values(values, where=where)
-        if isinstance(recipe.corpus, OwnSection):
-            _check_understood(recipe.corpus, resolver)
-        return Builder(recipe, resolver, CorpusSizes()).scores("base", seed=0, fold=None)
-
-
-@contextmanager
-def _in_words_of_options() -> Iterator[None]:
-    """Rename fields of the recipe in errors to the options and arguments they come from: the user wrote no recipe."""
-    try:
-        yield
-    except SentdistError as error:
-        parts = {name: FIELDS.sub(_as_option, getattr(error, name)) for name in ("where", "found", "expected", "remedy")}
-        raise type(error)(**parts) from None
-
-
-def _as_option(field: re.Match[str]) -> str:
-    return "encoder" if field[1] == "checkpoint" else field[1]
+    return Builder(recipe_from_values(values, where=where), resolver, CorpusSizes()).scores("base", seed=0, fold=None)
 
 
 def is_own_rows(task: str) -> bool:
@@ -77,11 +55,10 @@ def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
     if not given:
         return {"source": "none"}
     own = own_parts(given[0])
-    if not own.source or len(given) > 1:
-        found = "own without a file" if not own.source else " and ".join(given)
-        raise RecipeError(where=where, found=found, expected="one file of yours", remedy="Name it: own=FILE.")
-    if own.split not in (None, "test"):
-        raise RecipeError(where=where, found=given[0], expected="test rows only", remedy=f"Leave @{own.split} out.")
+    if not own.source or len(given) > 1 or own.split not in (None, "test"):
+        raise RecipeError(
+            where=where, found=" and ".join(given), expected="one file of yours: own=FILE", remedy="Its test rows are scored."
+        )
     if not own.source.endswith(RECIPES):
         return {"kind": "own", "file": own.source, "revision": own.commit or None}
     corpus = load_recipe(Path(own.source).expanduser()).corpus
@@ -89,16 +66,6 @@ def _corpus_of(tasks: Sequence[str], *, where: str) -> dict[str, Json]:
         found, expected = f"{given[0]}, a corpus of kind {corpus.kind}", "a recipe whose corpus is of kind own"
         raise RecipeError(where=where, found=found, expected=expected, remedy="Name a file: own=FILE.")
     return corpus.model_dump(mode="json", exclude_unset=True)
-
-
-def _check_understood(section: OwnSection, resolver: Resolver) -> None:
-    """Raise DataError as `Resolver.own` does; if a recipe can state what is not recognised, add how to name that recipe here."""
-    try:
-        section.pinned(resolver, where="corpus")
-    except DataError as error:
-        if "corpus." not in error.remedy:
-            raise
-        raise error.with_context(remedy=f"{error.remedy} Name that recipe here as own=RECIPE.yaml.") from None
 
 
 def overlaps_of(plan: Plan) -> tuple[Overlap, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from sentdist.errors import DataError, counted, listed
-from sentdist.evaluation.items import Scored, items_of, why_undefined
+from sentdist.evaluation.items import Scored
 from sentdist.evaluation.significance import Difference
 from sentdist.evaluation.variation import Interval
 from sentdist.files import drop_remedy, read_parquet
@@ -71,6 +71,7 @@ class Compared:
 
 
 IT = "it"  # the label of a system that is alone
+UNDEFINED = "its items have one gold value, or the encoder gives them one score"
 
 
 def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path) -> Iterator[ScoreLine]:
@@ -95,7 +96,7 @@ def score_lines(given: Sequence[str], results: Mapping[str, Json], folder: Path)
             yield ScoreLine(
                 task=task, measure=kind.main.name, score=it.scores[task], interval=columns.interval(task, IT),
                 num_items=num_items, num_groups=num_groups, left_out=_left_out(*it.items[task]),
-                why="" if it.scores[task] is not None else _why_undefined(it, task),
+                why="" if it.scores[task] is not None else UNDEFINED,
             )  # fmt: skip
         if has_average:
             mean = float(columns.by_name[AVERAGE].means[0]) if AVERAGE in columns.by_name else None
@@ -125,7 +126,7 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
     """
     known = {task: measure for task, measure in tasks.items() if all(one.scores[task] is not None for one in both)}
     if not known:
-        lacking = f"no score of both: {'; '.join(_reasons(tasks, both))}"
+        lacking = f"no score of both: {', '.join(tasks)} ({UNDEFINED})"
         raise DataError(where="comparison", found=lacking, expected="at least one", remedy="Name other tasks with --tasks.")
     rows = [_row(label, one, known) for label, one in zip(labels, both, strict=True)]
     have_one = len({measure.name for measure in known.values()}) == 1
@@ -134,7 +135,7 @@ def compare_evaluated(labels: tuple[str, str], both: tuple[Scored, Scored], task
     lines = tuple(_compared_line(name, columns, found, labels) for name in columns.by_name)
     num_tests = sum(one.difference.p is not None for one in lines)
     sentence = in_words(found, lines[-1].task) if have_one else _task_by_task(lines, labels, known)
-    absent = "; ".join(_reasons([task for task in tasks if task not in known], both))
+    absent = ", ".join(task for task in tasks if task not in known)
     notes = [one for one in (corrected(num_tests),) if one]
     if (beyond := found.other_tasks) is not None:
         low, high, p = beyond.low, beyond.high, p_text(beyond.p)
@@ -178,21 +179,6 @@ def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measur
 def _row(label: str, one: Scored, tasks: Iterable[str]) -> ResultRow:
     scores = {task: one.scores[task] for task in tasks}
     return ResultRow(method="evaluated", label=label, params={}, seed=0, scores=scores, items=one.items, is_fixed=True)
-
-
-def _reasons(tasks: Iterable[str], both: Sequence[Scored]) -> Iterator[str]:
-    """Each task with the reason why the first encoder without a score has none."""
-    for task in tasks:
-        first = next(one for one in both if one.scores[task] is None)
-        yield f"{task} ({_why_undefined(first, task)})"
-
-
-def _why_undefined(one: Scored, task: str) -> str:
-    """The reason why the first part of a task without a score has none."""
-    tables = [_items(file) for file in one.items[task]]
-    parts = [{name: table[name].to_numpy() for name in table.column_names} for table in tables]
-    undefined = (columns for columns in parts if items_of(columns, task=task, where=f"items of {task}") is None)
-    return why_undefined(next(undefined, parts[0]))
 
 
 def _left_out(file: Path) -> str:

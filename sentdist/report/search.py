@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from sentdist.errors import counted, duration
-from sentdist.evaluation.search_statistics import Optimism, optimism
+from sentdist.evaluation.significance import Optimism, optimism
 from sentdist.recipe.dotted import short_names
 from sentdist.recipe.search import Search
 from sentdist.recipe.stage import Json

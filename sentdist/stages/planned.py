@@ -27,7 +27,7 @@ from sentdist.recipe.tune_recipe import TuneRequest
 from sentdist.recipe.unroll import Plan, unroll
 from sentdist.stages.context import Context
 from sentdist.stages.resolve import FileResolver
-from sentdist.stages.task_contents import contents_of, search_with_contents, with_contents
+from sentdist.stages.task_contents import contents_of, with_contents
 from sentdist.store.store import ArtifactStore
 
 
@@ -63,7 +63,7 @@ def planned_recipe(recipe: Recipe, *, store: str, data: Path | None = None, reso
     resolver = resolver or _resolver(data)
     plan = unroll(recipe, resolver)
     context = _context(recipe, resolver, store)
-    return with_contents(plan, context), context
+    return with_contents(plan, plan.stages, context), context
 
 
 def planned_search(
@@ -77,7 +77,8 @@ def planned_search(
     resolver = resolver or _resolver(data)
     found = searched(recipe, resolver)
     context = replace(_context(recipe, resolver, store), shares=found.search.shares)
-    return search_with_contents(found, context), context
+    stages = found.plan([(method, found.first(method)) for method in found.methods]).stages
+    return with_contents(found, stages, context), context
 
 
 def _resolver(data: Path | None) -> FileResolver:
@@ -109,7 +110,7 @@ def planned_evaluation(
     resolver = FileResolver(data_root=data, needs_hub=True, adds_prompts=True)
     stage = evaluation_of(use, tasks, resolver, command=command)
     context = Context(store=store, data_root=address_of(data), runtime=runtime, folders=resolver.folders, keeps_embeddings=True)
-    return stage, context, (*resolver.all_notes, *contents_of([stage], context).notes)
+    return stage, context, (*resolver.all_notes, *contents_of([stage], context)[1])
 
 
 # Standard deviation of the paired difference of a trained and an untouched encoder on one held-out row, in points (MiniLM: 5 to 18), and

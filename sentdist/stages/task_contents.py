@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TypeVar
 
 from sentdist.data.files import FileFacts, recall_note, remember_note
 from sentdist.data.generated import PREFIX as GENERATED
@@ -19,38 +20,20 @@ from sentdist.tasks.links import LinkTask
 from sentdist.tasks.sts import LimitedTask
 from sentdist.tasks.task import LoadedTask, Task, load_task
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contents:
-    """Sizes of tasks on user files, and notes on all tasks."""
-
-    num_texts: dict[str, int]  # different texts that a task on a user file encodes, by its name
-    notes: tuple[str, ...]  # on sets smaller than published
+Planned = TypeVar("Planned", Plan, PlannedSearch)
 
 
-def with_contents(plan: Plan, context: Context) -> Plan:
-    """Add the sizes of tasks on user files, and notes on tasks, to a plan.
-
-    Raises:
-        DataError: as `contents_of`.
-    """
-    found = contents_of(plan.stages, context)
-    return replace(plan, rows=plan.rows | found.num_texts, notes=(*plan.notes, *found.notes))
+def with_contents(planned: Planned, stages: Iterable[Stage], context: Context) -> Planned:
+    """Add the sizes of tasks on user files, and notes on tasks, to a plan or search of these stages; raise DataError as `contents_of`."""
+    found: tuple[dict[str, int], tuple[str, ...]] = contents_of(stages, context)
+    return replace(planned, rows=planned.rows | found[0], notes=(*planned.notes, *found[1]))
 
 
-def search_with_contents(planned: PlannedSearch, context: Context) -> PlannedSearch:
-    """Add the sizes of tasks on user files, and notes on tasks, of trainings and finalists to a search.
-
-    Raises:
-        DataError: as `contents_of`.
-    """
-    stages = planned.plan([(method, planned.first(method)) for method in planned.methods]).stages
-    found = contents_of(stages, context)
-    return replace(planned, rows=planned.rows | found.num_texts, notes=(*planned.notes, *found.notes))
-
-
-def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
+def contents_of(stages: Iterable[Stage], context: Context) -> tuple[dict[str, int], tuple[str, ...]]:
     """Read the tasks that these stages score or choose checkpoints by, except generated ones; cached per version of the code.
+
+    Returns:
+        The number of different texts of each task on a user file, by its name; and notes on sets smaller than published.
 
     Raises:
         DataError: as `load_task`, for all tasks together; else found only when the first encoder is scored, hours later.
@@ -73,7 +56,7 @@ def contents_of(stages: Iterable[Stage], context: Context) -> Contents:
         raise DataError(where=f"{len(wrong)} tasks", found=" ".join(wrong), expected="", remedy="Nothing was started.")
     if wrong:
         raise next(iter(wrong.values()))
-    return Contents(num_texts=num_texts, notes=tuple(notes))
+    return num_texts, tuple(notes)
 
 
 def _tasks_of(stage: Stage) -> tuple[Task, ...]:

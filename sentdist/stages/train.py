@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -14,12 +14,12 @@ from pickle import UnpicklingError
 import torch
 from torch import Tensor
 
-from sentdist.errors import StoreError, brief, named
+from sentdist.errors import StoreError, named
 from sentdist.learning.bank import BankReader
 from sentdist.learning.checkpoint import DevScore, Progress, UnusableCheckpoint, defined
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch
-from sentdist.learning.encoder.write_folder import EncoderCard, language_of
+from sentdist.learning.encoder.write_folder import language_of
 from sentdist.learning.engine import Engine
 from sentdist.learning.freed_memory import give_back_freed_memory, keep_freed_memory
 from sentdist.learning.gather import mean_over_ranks, of_first_rank
@@ -30,15 +30,12 @@ from sentdist.learning.precision import apply_matmul_precision
 from sentdist.learning.prefetch import Sender, SentBatch, made_ahead
 from sentdist.objectives.objective_spec import LossInputs
 from sentdist.recipe import specs
-from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.stages.context import Context, folder_of
 from sentdist.stages.text_stages import targets_of
 from sentdist.stages.train_setup import DevScorer, RankBatches, load_encoder, make_objective
 from sentdist.store.searches import HISTORY_FILE
-from sentdist.tasks.kinds import TASK_KINDS
-from sentdist.tasks.task import mean_of
 
 
 @dataclass(kw_only=True)
@@ -291,9 +288,9 @@ class TrainSession:
             save_heads(folder, heads, objective=self.stage.objective.name)
             self._objective.save_into(folder, heads)
             encoder.is_exported_normalized &= not self._objective.adds_to_embeddings
-            start = encoder.checkpoint
-            card = training_card(self.stage, results, language=language_of(start.folder), base_prompts=start.prompts)
-            encoder.save(folder, card=card)
+            has_own_files = any(source.own is not None for source in self.stage.corpus.sources)  # whose language is unknown
+            start = self.stage.encoder.checkpoint if self.stage.start is None else self.stage.start.label
+            encoder.save(folder, base_model=start, language=() if has_own_files else language_of(encoder.checkpoint.folder))
             (folder / HISTORY_FILE).write_text(history_lines(self.history))
         return results
 
@@ -421,51 +418,3 @@ def _optimization(training: specs.Training, num_steps: int) -> Optimization:
         layer_decay=training.layer_decay,
         precision=training.precision,
     )
-
-
-def training_card(stage: Train, results: dict[str, Json], *, language: tuple[str, ...], base_prompts: Mapping[str, str]) -> EncoderCard:
-    """Return the card of the encoder that a training stage made.
-
-    Args:
-        language: From the card of its base; left out for user files, whose language is unknown.
-        base_prompts: Prompts of its base, by name.
-    """
-    terms = list(terms_of(stage.objective))
-    settings: dict[str, str | int | float | bool | None] = {
-        **{
-            f"{term.name if terms[1:] else 'objective'}.{name}": value
-            for term in terms
-            for name, value in term.model_dump().items()
-            if name != "name"
-        },
-        **stage.training.model_dump(),
-        **{name: value for name, value in stage.regularizers.model_dump().items() if value is not None},
-        "pooling": stage.encoder.pooling,
-        "entropy encoders": len(stage.banks),
-        "seed": stage.seed,
-        "steps": results["num_steps"],  # type: ignore[dict-item]
-        "stage": stage.key,
-    }
-    scores: dict[str, float] = {}
-    best = results["best_dev_score"]
-    if stage.selection is not None and isinstance(best, float):
-        measure = mean_of([TASK_KINDS[task.kind].main for task in stage.selection.tasks])
-        scores[f"{stage.selection.name} ({measure.title} × 100, chose the checkpoint)"] = round(best, 2)
-    is_on_hub = stage.start is None and "/" in stage.encoder.checkpoint  # a folder is named by the last part of its path
-    return EncoderCard(
-        base_model=stage.encoder.checkpoint if stage.start is None else stage.start.label,
-        base_revision=stage.encoder.revision if is_on_hub else None,
-        is_on_hub=is_on_hub,
-        data=stage.corpus.described,
-        objective=" + ".join(term.title for term in terms),
-        hyperparameters=settings,
-        scores=scores,
-        prompts=_prompts(base_prompts),
-        language=() if any(source.own is not None for source in stage.corpus.sources) else language,
-    )
-
-
-def _prompts(of_base: Mapping[str, str]) -> str:
-    """Which prompts to use: none, since the encoder was trained and scored without the prompts of its base."""
-    shown = ", ".join(f"{name} {brief(text)}" for name, text in of_base.items() if text)
-    return f"none, in training and in use; those of the base model were left out: {shown}" if shown else ""

@@ -27,7 +27,7 @@ class LimitedTask(Task):
 
     later_fields: ClassVar[tuple[str, ...]] = ("own", "limit")
 
-    aggregation: Literal["all", "mean", "wmean"] = "all"
+    aggregation: Literal["all"] = "all"  # of subsets: one correlation over all pairs, the protocol of published tables
     document_field: Literal["answer", "question", "question_answer"] = "answer"
     fold: Fold | None = None
     fold_role: Literal["dev", "test"] | None = None
@@ -114,6 +114,6 @@ class LoadedSts(OfSentences):
     def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
         from sentdist.evaluation.sts import score_similarities
 
-        found = score_similarities(similarities_P, self.pairs.score, self.pairs.subset, self.task.aggregation)
+        found = score_similarities(similarities_P, self.pairs.score, self.pairs.subset)
         measures = {"spearman": found.spearman, "pearson": found.pearson}
         return TaskScore(task=self.task.name, main=found.spearman, measures=measures, items=found.items())

@@ -101,8 +101,7 @@ def client(server: MlflowServer) -> MlflowClient:
 def encoder_folder(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny encoder as a training leaves it."""
     from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-    from sentdist.learning.encoder.write_folder import EncoderCard
 
     folder = tmp_path_factory.mktemp("encoder")
-    SentenceEncoder.load(tiny_encoder_dir).save(folder, card=EncoderCard(base_model="tiny", objective="none"))
+    SentenceEncoder.load(tiny_encoder_dir).save(folder, base_model="tiny")
     return folder

@@ -55,6 +55,7 @@ class LastWord(Tracker):
     """Writes into a file how a sweep ended."""
 
     def __init__(self, path: Path) -> None:
+        super().__init__()
         self._path = path
 
     def finish_sweep(self, outcome: RunOutcome | None = None) -> None:

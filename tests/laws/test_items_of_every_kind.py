@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score, f1_score, v_measure_score
+from sklearn.metrics import average_precision_score, v_measure_score
 
 from sentdist.evaluation.items import GROUP, NAMES, SHARED, STRATUM, Columns, items_of
 from sentdist.tasks.kinds import OWN_KINDS, TASK_KINDS
@@ -20,7 +20,6 @@ from tests.support.tasks_data import evaluated
 VALUES: Mapping[str, Callable[[Columns], float]] = {
     "spearman": lambda items: float(spearmanr(items["similarity"], items["score"]).statistic) * 100,
     "ap": lambda items: average_precision_score(items["label"], items["similarity"]) * 100,
-    "f1": lambda items: f1_score(items["label"], items["predicted"]) * 100,
     "v_measure": lambda items: v_measure_score(items["label"], items["cluster"]) * 100,
 }
 ROUNDED = 0.01  # points: cosines are kept in float32

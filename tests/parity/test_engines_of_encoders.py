@@ -272,4 +272,3 @@ def test_a_first_stage_gives_its_encoder_as_it_was_and_a_head_to_go_on_with(tmp_
     assert all(torch.equal(head_weights(second.engine.weights())[name], weight) for name, weight in kept.items())
     results = artifacts[stages["head"].key].record.results
     assert (results["best_step"], results["best_dev_score"], results["num_steps"]) == (None, None, 7)
-    assert "freeze_encoder" in (first / "README.md").read_text()

@@ -25,7 +25,6 @@ from sentdist.learning.encoder.pooling import pool
 from sentdist.learning.encoder.pretrained import load_configuration
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import collate
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.recipe.stage import Json
 from sentdist.stages.resolve import FileResolver
 from tests.support.pooled import pooled, with_dense_layer
@@ -33,8 +32,6 @@ from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.tiny_encoders import SENTENCES, released_t5, tiny_encoder
 
 pytestmark = pytest.mark.parity
-
-CARD = EncoderCard(base_model="tiny", objective=None)
 
 
 FLOAT32 = {"rtol": 1e-5, "atol": 1e-6}
@@ -74,7 +71,7 @@ def test_a_trained_one_is_saved_whole_and_read_by_sentence_transformers(folder: 
         for parameter in encoder.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.05)
     expected = encode(encoder, SENTENCES)
-    encoder.save(tmp_path / "saved", card=CARD)
+    encoder.save(tmp_path / "saved", base_model="tiny")
     again = SentenceEncoder.load(tmp_path / "saved")
     assert (again.pooling, again.max_length, again.is_exported_normalized) == ("mean_dense", 256, True)
     np.testing.assert_allclose(encode(again, SENTENCES), expected, **FLOAT32)
@@ -96,7 +93,7 @@ def test_both_kinds_of_dropout_have_their_own_probability(folder: Path, tmp_path
     assert probabilities(folder) == ({0.1}, {0.1})
     assert probabilities(folder, attention_dropout=0.3) == ({0.3}, {0.1})
     assert probabilities(folder, hidden_dropout=0.0) == ({0.1}, {0.0})
-    SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=0.2).save(tmp_path / "saved", card=CARD)
+    SentenceEncoder.load(folder, attention_dropout=0.3, hidden_dropout=0.2).save(tmp_path / "saved", base_model="tiny")
     assert probabilities(tmp_path / "saved") == ({0.3}, {0.2})
 
 

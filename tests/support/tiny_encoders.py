@@ -16,7 +16,7 @@ from transformers.models.t5 import T5Config, T5ForConditionalGeneration, T5Token
 from sentdist.families import FAMILIES, OTHER
 from sentdist.learning.encoder.pretrained import auto_class
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import EncoderCard, no_wrappers
+from sentdist.learning.encoder.write_folder import no_wrappers
 
 WORDS = [
     "a",
@@ -245,5 +245,5 @@ def normalized_encoder(encoder: Path, folder: Path) -> Path:
     """An encoder as a sentence-transformers folder that ends in Normalize."""
     whole = SentenceEncoder.load(encoder)
     whole.is_exported_normalized = True
-    whole.save(folder, card=EncoderCard(base_model="tiny", objective=None))
+    whole.save(folder, base_model="tiny")
     return folder

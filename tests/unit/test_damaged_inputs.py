@@ -22,7 +22,6 @@ from sentdist.data.texts import open_texts
 from sentdist.errors import SentdistError
 from sentdist.inference.embedding_file import open_embeddings
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, read_relations, write_relations
 from sentdist.recipe.recipe import load_recipe, recipe_text
 from sentdist.stages.resolve import FileResolver
@@ -46,7 +45,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "my/plain.txt").write_text("".join(f"{row['sentence1']}\n" for row in ROWS))
     build_corpus(table, columns=("sentence1", "sentence2"), folder=folder / "corpus")
     plain = SentenceEncoder.load(tiny_encoder(folder / "plain", "bert"), pooling="cls_mlp")
-    plain.save(folder / "own", card=EncoderCard(base_model="tiny", objective="none"))
+    plain.save(folder / "own", base_model="tiny")
     write_relations(folder, Relations(names=("one", "two"), vectors=np.ones((2, 4), dtype=np.float32)))
     np.save(folder / "a.npy", np.ones((3, 4), dtype=np.float32))
     (folder / "r.yaml").write_text(recipe_text(small_values()))

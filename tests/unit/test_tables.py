@@ -15,7 +15,6 @@ from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Train
 from sentdist.report.citations import CITATIONS
 from sentdist.run.resources import stage_demand
-from sentdist.stages.train import training_card
 from sentdist.store.record import MissingStage
 from sentdist.tasks.cards import TASKS
 from sentdist.tasks.kinds import KINDS, TASK_KINDS
@@ -54,10 +53,7 @@ def test_an_objective_is_in_every_table_and_in_a_shipped_recipe() -> None:
     assert {*OBJECTIVES, "sum"} == set(OBJECTIVE_NAMES)
     for name, one in OBJECTIVES.items():
         assert {work.key for work in one.citations} <= set(CITATIONS) and one.needs.columns >= 1
-        stage = stages()[name]
-        assert isinstance(stage, Train)
-        card = training_card(stage, {"num_steps": 1, "best_dev_score": None}, language=(), base_prompts={})
-        assert one.title in (card.objective or "")
+        assert isinstance(stages()[name], Train)
 
 
 def test_a_stage_is_in_every_table() -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, did_you_mean, typed
+from sentdist.errors import EncoderError, typed
 from sentdist.families import POOLINGS, family_of, is_causal
 from sentdist.kernels.flat_attention import Segments
 from sentdist.kernels.fused_layer import fuse_layers
@@ -30,7 +30,7 @@ from sentdist.learning.encoder.pretrained import (
     saved_head,
 )
 from sentdist.learning.encoder.tokens import TokenBatch, collate, token_ids
-from sentdist.learning.encoder.write_folder import EncoderCard, write_folder
+from sentdist.learning.encoder.write_folder import write_folder
 from sentdist.learning.gradient_buckets import WordRows
 from sentdist.learning.precision import recomputed_within, rows_multiple
 
@@ -115,7 +115,7 @@ class SentenceEncoder(nn.Module):
         """
         found = Checkpoint.open(find_checkpoint(checkpoint, revision=revision))
         found.check_can_embed(where=f"encoder {found.folder}")
-        pooling = _checked_pooling(pooling if pooling is not None else found.pooling or "mean", found.folder)
+        pooling = pooling or found.pooling or "mean"
         check_layer_weights(found, pooling)
         tokenizer = load_tokenizer(found)
         model, padded_reason = load_model(
@@ -260,7 +260,7 @@ class SentenceEncoder(nn.Module):
         # squeeze, not [0]: the gradient of a selection fills and copies a whole tensor
         return [layer.squeeze(0) for layer in (output.hidden_states if every else (output.last_hidden_state,))]
 
-    def save(self, path: Path, *, card: EncoderCard) -> None:
+    def save(self, path: Path, *, base_model: str, language: Sequence[str] = ()) -> None:
         """Write a sentence-transformers folder with this encoder's test-time embeddings, of length 1 if `is_exported_normalized`; see
         write_folder.py.
         """
@@ -274,7 +274,8 @@ class SentenceEncoder(nn.Module):
                 head=self.head,
                 max_length=self.max_length,
                 normalize=self.is_exported_normalized,
-                card=card,
+                base_model=base_model,
+                language=language,
             )
 
 
@@ -287,17 +288,6 @@ def _check_has_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizer
             expected="an embedding for every token",
             remedy="The tokenizer belongs to another model: put the model's tokenizer files into the folder.",
         )
-
-
-def _checked_pooling(pooling: str, folder: Path) -> str:
-    if pooling in POOLINGS:
-        return pooling
-    raise EncoderError(
-        where=f"encoder {folder}: pooling",
-        found=repr(pooling),
-        expected=f"one of {', '.join(POOLINGS)}",
-        remedy=did_you_mean(pooling, POOLINGS, "Correct the name.") if isinstance(pooling, str) else "Correct the name.",
-    )
 
 
 def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
@@ -314,12 +304,12 @@ def _checked_length(max_length: int | None, longest: int, folder: Path) -> int:
 
 
 def _check_drophead(drophead: float, padded_reason: str | None, folder: Path) -> None:
-    if not 0.0 <= drophead < 1.0 or (drophead > 0.0 and padded_reason is not None):
+    if drophead > 0.0 and padded_reason is not None:
         raise EncoderError(
             where=f"encoder {folder}: drophead",
             found=str(drophead),
-            expected="a probability in [0, 1), and 0 for a model that runs padded" if padded_reason else "a probability in [0, 1)",
-            remedy=f"Set drophead to 0{f': {padded_reason}' if padded_reason else ''}.",
+            expected="0 for a model that runs padded",
+            remedy=f"Set drophead to 0: {padded_reason}.",
         )
 
 

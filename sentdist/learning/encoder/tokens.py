@@ -6,7 +6,6 @@ import hashlib
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import IO
@@ -339,7 +338,7 @@ def _digest(parts: Iterable[bytes]) -> str:
 
 
 class UnknownWords:
-    """Counts sentences with unknown tokens in which no other token holds a letter or digit. first: the first of them; "": none."""
+    """Counts sentences of which all tokens are unknown or special. first: the first of them; "": none."""
 
     def __init__(self) -> None:
         self.num_sentences, self.first = 0, ""
@@ -350,12 +349,9 @@ class UnknownWords:
             return
         ids, starts = tokens.token_ids.numpy(), tokens.boundaries.numpy()[:-1]
         is_own = np.arange(len(ids)) - np.repeat(starts, tokens.lengths) >= behind
-        is_unknown = (ids == tokenizer.unk_token_id) & is_own
-        if not is_unknown.any():
-            return
-        has_unknown = np.maximum.reduceat(is_unknown, starts)
-        has_word = np.maximum.reduceat(_is_word(tokenizer)[ids] & is_own, starts)
-        found = np.flatnonzero(has_unknown & ~has_word)
+        has_unknown = np.logical_or.reduceat((ids == tokenizer.unk_token_id) & is_own, starts)
+        has_known = np.logical_or.reduceat(~np.isin(ids, [*tokenizer.all_special_ids, tokenizer.unk_token_id]) & is_own, starts)
+        found = np.flatnonzero(has_unknown & ~has_known)
         if len(found):
             self.first = self.first or sentences[int(found[0])]
             self.num_sentences += len(found)
@@ -371,17 +367,6 @@ class UnknownWords:
         taken.add(self)
         self.num_sentences, self.first = 0, ""
         return taken
-
-
-@lru_cache(maxsize=4)
-def _is_word(tokenizer: PreTrainedTokenizerBase) -> np.ndarray:
-    """(V,) whether a token holds a letter or digit and is none of the special ones."""
-    vocabulary = tokenizer.get_vocab()
-    is_word = np.zeros(max(vocabulary.values()) + 1, dtype=bool)
-    for token, number in vocabulary.items():
-        is_word[number] = any(character.isalnum() for character in token)
-    is_word[[number for number in tokenizer.all_special_ids if number is not None]] = False
-    return is_word
 
 
 def tokens_of_prompt(tokenizer: Tokenizer, prompt: str) -> int:

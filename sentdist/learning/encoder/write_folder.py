@@ -9,16 +9,12 @@ It is written by sentence-transformers 6.2, then converted to the layout that ol
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import torch
-from huggingface_hub import EvalResult, ModelCard
 from huggingface_hub.repocard import metadata_load
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
@@ -27,29 +23,6 @@ from yaml import YAMLError
 from sentdist.families import POOLINGS
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, INSTRUCTORS, OF_SENTENCES, Checkpoint, json_object
 from sentdist.learning.encoder.pooling import PoolingHead
-from sentdist.text import markdown_table, markdown_text
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformerModelCardData
-
-
-HOW_MADE = re.compile(r"(\(https://www\.SBERT\.net\) model) trained\.")  # in sentence-transformers' card of a model without a base
-
-
-@dataclass(frozen=True, kw_only=True)
-class EncoderCard:
-    """The facts of a model card."""
-
-    base_model: str  # hub id or name of the model that training started from
-    base_revision: str | None = None
-    is_on_hub: bool = False  # the name is a hub id, which cards link to
-    data: tuple[str, ...] = ()  # names of the training tables
-    objective: str | None  # what was minimized; None: nothing, the weights are those of the base model
-    hyperparameters: Mapping[str, str | int | float | bool | None] = field(default_factory=dict)  # None: not set, not shown
-    scores: Mapping[str, float] = field(default_factory=dict)  # task -> value, e.g. Spearman × 100; the name includes the metric
-    language: tuple[str, ...] = ()  # from the base model's own card
-    license: str | None = None
-    prompts: str = ""  # a sentence on prompts; "": none
 
 
 def language_of(folder: Path) -> tuple[str, ...]:
@@ -59,51 +32,6 @@ def language_of(folder: Path) -> tuple[str, ...]:
     except (OSError, ValueError, YAMLError):
         return ()
     return tuple(one for one in (found if isinstance(found, list) else [found]) if isinstance(one, str))
-
-
-def card_data(card: EncoderCard) -> SentenceTransformerModelCardData:
-    """Fill sentence-transformers' card data without requests to the hub.
-
-    `train_datasets` stays empty: version 6.2's template fails on entries that its own trainer did not make,
-    so the data are in our own table.
-    """
-    from sentence_transformers import SentenceTransformerModelCardData  # seconds to import, and needed only when something is saved
-
-    data = SentenceTransformerModelCardData(
-        language=list(card.language), license=card.license, local_files_only=True, generate_widget_examples=False
-    )
-    if card.is_on_hub and card.objective is not None:  # the field becomes a link to the hub after "finetuned from"
-        data.base_model = card.base_model
-        data.base_model_revision = card.base_revision
-    return data
-
-
-def add_training_facts(folder: Path, card: EncoderCard) -> None:
-    """Add objective, hyper-parameters and scores to the README.md that sentence-transformers wrote into `folder`."""
-    readme = ModelCard.load(folder / "README.md")
-    objective = card.objective or "none: the weights are those of the base model"
-    base_model = card.base_model if card.base_revision is None else f"{card.base_model} at {card.base_revision}"
-    rows = {"objective": objective, "base model": base_model, "data": ", ".join(card.data) or "none"}
-    rows |= {"prompts": card.prompts} if card.prompts else {}
-    rows |= {name: str(value) for name, value in card.hyperparameters.items() if value is not None}
-    if card.objective is None:
-        readme.text = HOW_MADE.sub(r"\1.", readme.text)
-    sections = ["## How it was trained", _table(("setting", "value"), rows)]
-    if card.scores:
-        sections += ["## Scores", _table(("task", "score"), {name: f"{score:.2f}" for name, score in card.scores.items()})]
-        readme.data.model_name = f"sentdist {objective}"
-        readme.data.eval_results = [
-            EvalResult(
-                task_type="sentence-similarity", dataset_type="sentdist", dataset_name=task, metric_type="score", metric_value=float(score)
-            )
-            for task, score in card.scores.items()
-        ]
-    readme.text += "\n" + "\n\n".join(sections) + "\n"
-    readme.save(folder / "README.md")
-
-
-def _table(header: tuple[str, str], rows: Mapping[str, str]) -> str:
-    return markdown_table(header, [(markdown_text(name), markdown_text(value)) for name, value in rows.items()], num_left=2)
 
 
 def write_folder(
@@ -116,30 +44,31 @@ def write_folder(
     head: PoolingHead | None,
     max_length: int,
     normalize: bool,
-    card: EncoderCard,
+    base_model: str,
+    language: Sequence[str],
 ) -> None:
-    """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and a model card.
+    """Write the folder `path`: weights (float32 safetensors), configuration, tokenizer, modules and sentence-transformers' model card.
 
     pooler: the model's unused pooler, restored so that AutoModel finds every weight it expects.
     """
-    from sentence_transformers import SentenceTransformer  # seconds to import, and needed only when something is saved
+    # seconds to import, and needed only when something is saved
+    from sentence_transformers import SentenceTransformer, SentenceTransformerModelCardData
     from sentence_transformers.base.modules.transformer import Transformer
     from sentence_transformers.sentence_transformer.modules import Normalize
 
     with TemporaryDirectory() as plain:
         _save_plain(Path(plain), model, pooler, tokenizer, all_layers=POOLINGS[pooling].layers is not None)
         transformer = Transformer(plain, model_kwargs={"dtype": torch.float32}, max_seq_length=max_length)
-    transformer.model.config._name_or_path = card.base_model
+    transformer.model.config._name_or_path = base_model
     saved = SentenceTransformer(
         modules=[transformer, *_pooling_modules(model, pooling, head), *([Normalize()] if normalize else [])],
         device="cpu",
         similarity_fn_name="cosine",
-        model_card_data=card_data(card),
+        model_card_data=SentenceTransformerModelCardData(language=list(language), local_files_only=True, generate_widget_examples=False),
     )
     with no_wrappers():
         saved.save_pretrained(str(path))
     write_classic(path, max_length)
-    add_training_facts(path, card)
 
 
 def _save_plain(

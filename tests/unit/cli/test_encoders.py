@@ -18,7 +18,6 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.encode import encode
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import EncoderUse
@@ -75,7 +74,7 @@ MISTAKES = [
     (("{encoder}", "-", "--out", "{corpus}"), "suffix '.csv'"),
     (("{encoder}", "-", "--out", "{out}", "--id", "id"), "expected .parquet"),
     (("{encoder}?pooling=cls_mlp", "-", "--out", "{out}"), "no weights of a dense layer"),
-    (("{silent}", "-", "--out", "{out}"), "no tokenizer"),
+    (("{silent}", "-", "--out", "{out}"), "no readable tokenizer"),
     (("{encoder}", "-", "--out", "{out}"), "row 2, sentence: found no sentence"),
 ]
 
@@ -152,9 +151,7 @@ def test_relations_score_pairs_of_their_own_embeddings_alone(
     assert float(answer.stdout) == pytest.approx(expected, abs=2e-6), "the greater of both directions"
     for trained, used in (("cls_mlp_train_only", "cls"), ("mean", "cls")):
         folder = tmp_path / trained
-        SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(
-            folder, card=EncoderCard(base_model="tiny", base_revision=None, objective="rse")
-        )
+        SentenceEncoder.load(tiny_encoder_dir, pooling=trained).save(folder, base_model="tiny")
         write_relations(folder, replace(RELATIONS, pooling=trained))
         answer = _call("encode", f"{folder}?pooling={used}", "--pairs", files["pairs"], "--relation", "twin")
         assert answer.exit_code == 2 and f"pooling {used} for relations that were trained with {trained}" in answer.stderr

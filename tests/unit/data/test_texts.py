@@ -11,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from sentdist.data.texts import looks_like_a_file, open_texts
+from sentdist.data.texts import open_texts
 from sentdist.errors import DataError
 
 SENTENCES = ["A man plays.", 'He said "no", twice.', "ein Haus\tim Grünen", "two", "three"]
@@ -69,7 +69,7 @@ def test_a_line_of_standard_input_is_a_sentence(monkeypatch: pytest.MonkeyPatch)
         ("a.csv", "sentence\n", ["sentence"], "no rows"),
         ("a.csv", "sentence,id\none,1\n", ["sentense"], "columns sentence, id"),
         ("a.csv", "one,two\n1,2\n", [], "expected one that holds the sentences"),
-        ("a.csv", "id,sentence\n1,one\n2,\n3, \n", ["sentence"], "rows 2, 3, sentence: found no sentence"),
+        ("a.csv", "id,sentence\n1,one\n2,\n3, \n", ["sentence"], "row 2, sentence: found no sentence"),
         ("a.jsonl", '{"sentence": "one"}\n{"sentence": null}\n', ["sentence"], "row 2, sentence: found no sentence"),
         ("a.jsonl", '{"sentence": 3}\n', ["sentence"], "row 1, sentence: found 3"),
         ("a.jsonl", '{"sentence": ["One.", "Two."]}\n', ["sentence"], "not a list"),
@@ -87,13 +87,3 @@ def test_a_mistake_is_named_with_its_place(name: str, content: str | bytes | Non
     with pytest.raises(DataError) as raised:
         list(open_texts(str(tmp_path / name), columns=columns).batches(10))
     assert words in str(raised.value)
-
-
-def test_a_file_is_distinguished_from_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its suffix; what is there may have any name."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("my a.txt", "notes.md"):
-        (tmp_path / name).write_text("one\n")
-    files = ("my a.txt", str(tmp_path / "my a.txt"), "notes.md", "-", "PAIRS.CSV", "./a/b.parquet", "faq.csv.gz")
-    others = ("word", "your a.txt", "other.md", "/", "x" * 5000 + ".md", "A man plays.", "I wrote notes.txt")
-    assert [looks_like_a_file(one) for one in (*files, *others)] == [True] * 7 + [False] * 7

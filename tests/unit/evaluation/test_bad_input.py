@@ -37,7 +37,7 @@ def _ranked(documents: list[str], qrels: dict[str, dict[str, int]], queries: tup
 
 
 def _split(train: list[int], test: list[int]) -> object:
-    return split_classified(A, [*LABELS[:-1], "new"], train=train, test=test)
+    return split_classified(A, [*LABELS[:-1], "new"], train=train, test=test, where="t")
 
 
 CALLS: list[tuple[Callable[[], object], str]] = [
@@ -50,10 +50,10 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: search(np.eye(3), np.eye(3), depth=0), "at least 1 document"),
     (lambda: search(np.eye(3), iter([_with(np.eye(3), 1, 0.0)]), depth=2), "length 0 in row 1"),
     (lambda: search(np.eye(3), iter([_with(np.eye(3), 1, np.inf).astype(np.float16)]), depth=2), "NaN or infinity, first in row 1"),
-    (lambda: score_clusters([[np.nan, 1.0], [0.0, 1.0]], ["a", "b"]), "NaN"),
-    (lambda: cross_validated(_with(A, 3, np.nan), LABELS), "1 of 40 embeddings with NaN"),
-    (lambda: cross_validated(A, ["rare", *LABELS[1:]]), "1 of 40 rows labelled 'rare'"),
-    (lambda: senteval_cross_validated(A, ["rare", *LABELS[1:]]), "1 of 40 rows labelled 'rare'"),
+    (lambda: score_clusters([[np.nan, 1.0], [0.0, 1.0]], ["a", "b"], where="t"), "NaN"),
+    (lambda: cross_validated(_with(A, 3, np.nan), LABELS, where="t"), "1 of 40 embeddings with NaN"),
+    (lambda: cross_validated(A, ["rare", *LABELS[1:]], where="t"), "1 of 40 rows labelled 'rare'"),
+    (lambda: senteval_cross_validated(A, ["rare", *LABELS[1:]], where="t"), "1 of 40 rows labelled 'rare'"),
     (lambda: _split([], [1, 2]), "no rows in train"),
     (lambda: _split([*range(10)], [39]), "test rows labelled 'new'"),
     (lambda: uniformity(A[:1]), "at least two"),

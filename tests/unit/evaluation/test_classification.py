@@ -41,7 +41,7 @@ def test_nested_folds_equal_the_obvious_loops() -> None:
         chosen.append(PENALTIES[int(np.argmax(means))])
         model = LogisticRegression(C=1 / (len(train) * chosen[-1]), tol=1e-8, max_iter=5000).fit(features[train].astype(float), gold[train])
         predicted[test] = model.predict(features[test].astype(float))
-    found = cross_validated(features, labels, num_folds=num_folds)
+    found = cross_validated(features, labels, num_folds=num_folds, where="t")
     assert found.penalties == tuple(chosen)
     np.testing.assert_array_equal(found.predicted, predicted)
     assert found.accuracy == pytest.approx(100 * np.mean(predicted == gold)) == pytest.approx(found.items()["accuracy"].mean())
@@ -50,21 +50,21 @@ def test_nested_folds_equal_the_obvious_loops() -> None:
 def test_fixed_splits_choose_on_dev_and_never_look_at_test() -> None:
     features, labels = _planted(num_rows=300, noise=0.9)
     train, dev, test = range(150), range(150, 200), range(200, 300)
-    found = split_classified(features, labels, train=list(train), dev=list(dev), test=list(test))
+    found = split_classified(features, labels, train=list(train), dev=list(dev), test=list(test), where="t")
     fits = [LogisticRegression(C=1 / (150 * penalty), tol=1e-8, max_iter=5000).fit(features[:150], labels[:150]) for penalty in PENALTIES]
     best = fits[int(np.argmax([round(100 * fit.score(features[150:200], labels[150:200]), 2) for fit in fits]))]
     np.testing.assert_array_equal(found.predicted, best.predict(features[200:]))
     spoiled = [*labels[:200], *("0" if label == "1" else "1" for label in labels[200:])]
-    again = split_classified(features, spoiled, train=list(train), dev=list(dev), test=list(test))
+    again = split_classified(features, spoiled, train=list(train), dev=list(dev), test=list(test), where="t")
     np.testing.assert_array_equal(again.predicted, found.predicted)
     assert again.accuracy == pytest.approx(100.0 - found.accuracy)
 
 
 def test_f1_is_of_the_later_of_two_labels_and_absent_for_three() -> None:
     features, labels = _planted(noise=0.1)
-    assert cross_validated(features, labels, num_folds=3).f1 == 100.0
+    assert cross_validated(features, labels, num_folds=3, where="t").f1 == 100.0
     three = [*labels[:200], *["2"] * 40]
-    assert cross_validated(features, three, num_folds=3).f1 is None
+    assert cross_validated(features, three, num_folds=3, where="t").f1 is None
 
 
 def test_pair_features_do_not_ask_which_sentence_is_first() -> None:
@@ -81,7 +81,7 @@ def test_rows_come_in_their_order_with_what_they_are_and_were_taken_for() -> Non
 
 def test_of_penalties_that_do_equally_well_the_weakest_is_taken() -> None:
     features, labels = _planted(num_rows=120, noise=0.05)
-    found = split_classified(features, labels, train=list(range(60)), dev=list(range(60, 90)), test=list(range(90, 120)))
+    found = split_classified(features, labels, train=list(range(60)), dev=list(range(60, 90)), test=list(range(90, 120)), where="t")
     assert found.accuracy == 100.0 and found.penalties == (min(PENALTIES),)
 
 
@@ -144,7 +144,7 @@ def test_the_last_models_look_at_a_twentieth_of_their_rows_and_train_on_the_othe
     (penalty,) = _chosen(features, gold, _folds_of(fit, gold, seed), seed)
     order = random.permutation(fit)
     model = trained_side_by_side(features, gold, train=[order[4:]], dev=[order[:4]], penalties=[penalty], seed=seed, random=random)
-    split = senteval_split(features, labels, train=fit, test=test, num_folds=3, seed=seed)
+    split = senteval_split(features, labels, train=fit, test=test, num_folds=3, seed=seed, where="t")
     assert split.penalties == (penalty,)
     np.testing.assert_array_equal(split.predicted, model.predict(features, 0, test))
 
@@ -153,7 +153,7 @@ def test_the_last_models_look_at_a_twentieth_of_their_rows_and_train_on_the_othe
     orders = [np.random.RandomState(seed).permutation(rows) for rows, _ in outer]
     train, dev = [order[5:] for order in orders], [order[:5] for order in orders]
     models = trained_side_by_side(features, gold, train=train, dev=dev, penalties=penalties, seed=seed)
-    whole = senteval_cross_validated(features, labels, num_folds=3, seed=seed)
+    whole = senteval_cross_validated(features, labels, num_folds=3, seed=seed, where="t")
     assert whole.penalties == tuple(penalties)
     for number, (_, held) in enumerate(outer):
         np.testing.assert_array_equal(whole.predicted[held], models.predict(features, number, held))
@@ -162,8 +162,8 @@ def test_the_last_models_look_at_a_twentieth_of_their_rows_and_train_on_the_othe
 def test_of_penalties_that_do_equally_well_on_dev_the_weakest_is_taken() -> None:
     features, labels = _planted_of_transfer(num_rows=90, distance=30.0)
     parts = {"train": np.arange(50), "dev": np.arange(50, 70)}
-    assert senteval_dev(features, labels, **parts) == 100.0
-    assert senteval_split(features, labels, **parts, test=np.arange(70, 90)).penalties == (min(PENALTIES),)
+    assert senteval_dev(features, labels, **parts, where="t") == 100.0
+    assert senteval_split(features, labels, **parts, test=np.arange(70, 90), where="t").penalties == (min(PENALTIES),)
 
 
 def test_the_accuracy_that_chooses_is_that_of_the_best_penalty_on_what_it_sees() -> None:
@@ -179,7 +179,9 @@ def test_the_accuracy_that_chooses_is_that_of_the_best_penalty_on_what_it_sees()
     def folds(of: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         return _folds_of(of, gold, linear_models.SEED)
 
-    assert senteval_dev(features, labels, train=rows[:80], dev=rows[80:]) == pytest.approx(best([(rows[:80], rows[80:])], 1), abs=0.01)
-    assert senteval_dev(features, labels, train=rows[:80], num_folds=3) == pytest.approx(best(folds(rows[:80]), 3), abs=0.01)
+    assert senteval_dev(features, labels, train=rows[:80], dev=rows[80:], where="t") == pytest.approx(
+        best([(rows[:80], rows[80:])], 1), abs=0.01
+    )
+    assert senteval_dev(features, labels, train=rows[:80], num_folds=3, where="t") == pytest.approx(best(folds(rows[:80]), 3), abs=0.01)
     nested = best([pair for train, _ in folds(rows) for pair in folds(train)], 3)
-    assert 40 < senteval_dev(features, labels, num_folds=3) == pytest.approx(nested, abs=0.01)
+    assert 40 < senteval_dev(features, labels, num_folds=3, where="t") == pytest.approx(nested, abs=0.01)

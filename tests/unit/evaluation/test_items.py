@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
-from sklearn.metrics import average_precision_score, f1_score, v_measure_score
+from sklearn.metrics import average_precision_score, v_measure_score
 
 from sentdist.data.leaks import TaskTexts
 from sentdist.errors import DataError
 from sentdist.evaluation import items
-from sentdist.evaluation.items import Columns, items_of, joined, why_undefined
+from sentdist.evaluation.items import items_of, joined
 
 
 def test_items_that_share_a_text_belong_together() -> None:
@@ -58,32 +58,12 @@ def test_a_mean_over_parts_gives_each_part_one_share() -> None:
     assert found.strata.tolist() == [0, 0, 1]
 
 
-def test_f1_is_that_of_the_later_label() -> None:
-    columns = {"label": np.array(["0", "1", "1", "0"]), "predicted": np.array(["0", "1", "0", "1"]), "accuracy": np.zeros(4)}
-    found = items_of(columns, task="mrpc:f1", where="here")
-    assert found is not None and found.contributions.tolist() == pytest.approx([0.0, 25.0, -12.5, -12.5])
-
-
 def test_what_has_no_spread_has_no_items_and_what_has_no_column_is_refused() -> None:
     constant = {"similarity": np.ones(3), "score": np.arange(3.0)}
     assert items_of(constant, task="sts", where="here") is None
     assert items_of({"label": np.arange(3), "cluster": np.zeros(3)}, task="c", where="here") is None
     with pytest.raises(DataError, match='or "mrr"'):
         items_of({"map": np.ones(2)}, task="faq:mrr", where="here")
-
-
-def test_items_without_a_score_say_why() -> None:
-    cases: list[tuple[dict[str, list[object]], str]] = [
-        ({"score": [2.0, 2.0], "similarity": [0.1, 0.2]}, "no two different gold scores among its 2 pairs"),
-        ({"label": [1, 1], "similarity": [0.1, 0.2]}, "no two different labels among its 2 pairs"),
-        ({"label": [1, 0], "similarity": [0.1, 0.1]}, "the encoder gives all pairs one similarity"),
-        ({"score": [1.0, 2.0, 3.0], "similarity": [0.1, 0.2, 0.3], "subset": ["a", "a", "b"]}, "among its 1 pair of subset b"),
-        ({"label": [1, 0], "cluster": [0, 0]}, "fewer different embeddings than there are labels"),
-        ({"query_id": ["q"], "map": [50.0]}, "the candidates of each query one score"),
-    ]
-    for columns, why in cases:
-        given: Columns = {name: np.array(values) for name, values in columns.items()}
-        assert why in why_undefined(given)
 
 
 COPIES = 200  # of all items but one: an item more is then a small step of its weight
@@ -99,7 +79,6 @@ def _data(kind: str, size: int = 40) -> tuple[NDArray[np.float64], NDArray[np.fl
 MEASURES: dict[str, tuple[Callable[..., NDArray[np.float64]], Callable[[NDArray[np.float64], NDArray[np.float64]], float]]] = {
     "spearman": (items.of_spearman, lambda found, gold: spearmanr(found, gold).statistic),
     "ap": (items.of_average_precision, lambda found, gold: average_precision_score(gold, found)),
-    "f1": (lambda found, gold: items.of_f1(found > 2, gold), lambda found, gold: f1_score(gold, found > 2)),
     "mean": (lambda found, gold: items.of_mean(100 * found), lambda found, gold: float(np.mean(found))),
 }
 

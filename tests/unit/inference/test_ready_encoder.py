@@ -21,7 +21,6 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, Checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.recipe.specs import EncoderUse
 from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5, tiny_encoder
@@ -71,7 +70,7 @@ def pooled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     tiny_encoder(root / "bert", "bert")
     for pooling in ("mean", "cls", "last_token"):
         encoder = SentenceEncoder.load(root / "bert", pooling=pooling)
-        encoder.save(root / pooling, card=EncoderCard(base_model="tiny", objective=None))
+        encoder.save(root / pooling, base_model="tiny")
     return {pooling: root / pooling for pooling in ("mean", "cls", "last_token")}
 
 

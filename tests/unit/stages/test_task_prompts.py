@@ -15,7 +15,6 @@ from sentdist.errors import DataError, EncoderError
 from sentdist.inference.planned_scores import PlannedScores
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
-from sentdist.learning.encoder.write_folder import EncoderCard
 from sentdist.recipe.specs import AskedPrompts, EncoderUse
 from sentdist.recipe.stages import Encoded
 from sentdist.store.store import ArtifactStore
@@ -47,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def plain(tiny_encoder_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("prompted") / "plain"
-    SentenceEncoder.load(tiny_encoder_dir, pooling="mean").save(folder, card=EncoderCard(base_model="tiny", objective=None))
+    SentenceEncoder.load(tiny_encoder_dir, pooling="mean").save(folder, base_model="tiny")
     return folder
 
 
