@@ -36,9 +36,9 @@ BUDGETS: dict[str, int] = {
     "run": 6383,
     "services": 659,
     "stages": 2966,
-    "store": 2158,
+    "store": 2130,
     "tasks": 1756,
-    "top": 1490,
+    "top": 1485,
     "tracking": 1347,
 }
 
