@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "learning": 4582,
     "objectives": 2143,
     "recipe": 3601,
-    "report": 4556,
+    "report": 4517,
     "run": 6606,
     "services": 659,
     "stages": 2966,
