@@ -14,37 +14,24 @@ from sentdist.errors import DataError
 from sentdist.evaluation.nearest import COSINE_DECIMALS, Ranking
 
 
-def success(found: Mapping[int, int], k: int) -> float:
-    """Return 1 if a relevant document is among the first k, else 0; `found`: rank from 1 up -> grade of documents found."""
-    return float(any(grade > 0 and rank <= k for rank, grade in found.items()))
-
-
-def average_precision(found: Mapping[int, int], num_relevant: int) -> float:
-    """Return the mean over the relevant documents of the precision at their ranks; 0 for those not found."""
+def average_precision(ranks: Sequence[int], num_relevant: int) -> float:
+    """Return the mean over the relevant documents of the precision at their ranks, ascending from 1; 0 for those not found."""
     total = 0.0  # summed from the first rank on, as trec_eval does: the same to the last bit
-    for number, rank in enumerate(_relevant(found), 1):
+    for number, rank in enumerate(ranks, 1):
         total += number / rank
     return total / num_relevant
-
-
-def reciprocal_rank(found: Mapping[int, int], k: int | None = None) -> float:
-    """Return 1 / the rank of the first relevant document, 0 if there is none (among the first k)."""
-    first = next(iter(_relevant(found)), None)
-    return 0.0 if first is None or (k is not None and first > k) else 1.0 / first
 
 
 def ndcg(found: Mapping[int, int], grades: Collection[int], k: int) -> float:
     """Return Σ grade / log₂(rank + 1) over the first k, divided by that of the best order of all judged documents (`grades`).
 
     Järvelin & Kekäläinen 2002 with trec_eval's gain (the grade) and discount; a grade below 1 gains nothing.
+
+    Args:
+        found: rank from 1 up -> grade of the documents found.
     """
     ideal = dict(enumerate(sorted((grade for grade in grades if grade > 0), reverse=True), 1))
     return _gain(found, k) / _gain(ideal, k)
-
-
-def recall(found: Mapping[int, int], num_relevant: int, k: int) -> float:
-    """Return the share of relevant documents among the first k."""
-    return sum(rank <= k for rank in _relevant(found)) / num_relevant
 
 
 def _relevant(found: Mapping[int, int]) -> list[int]:
@@ -129,13 +116,13 @@ def score_ranking(
 
 
 def _measures(found: Mapping[int, int], grades: Sequence[int]) -> dict[str, float]:
-    num_relevant = sum(grade > 0 for grade in grades)
+    ranks, num_relevant = _relevant(found), sum(grade > 0 for grade in grades)
     return {
-        **{f"acc@{k}": success(found, k) for k in (1, 3, 5)},
-        "map": average_precision(found, num_relevant),
-        "mrr": reciprocal_rank(found),
+        **{f"acc@{k}": float(any(rank <= k for rank in ranks)) for k in (1, 3, 5)},
+        "map": average_precision(ranks, num_relevant),
+        "mrr": 1.0 / ranks[0] if ranks else 0.0,
         "ndcg@10": ndcg(found, grades, 10),
-        **{f"recall@{k}": recall(found, num_relevant, k) for k in (10, 100)},
+        **{f"recall@{k}": sum(rank <= k for rank in ranks) / num_relevant for k in (10, 100)},
     }
 
 
@@ -185,9 +172,13 @@ def score_candidates(scores: ArrayLike, *, query_ids: Sequence[str], relevance: 
         best_first = np.asarray(rows)[np.argsort(-rounded_R[rows], kind="stable")]
         found = {place: relevance[row] for place, row in enumerate(best_first.tolist(), 1)}
         grades = list(found.values())
-        num_relevant = sum(grade > 0 for grade in grades)
+        ranks = _relevant(found)
         of_query.append(
-            {"map": average_precision(found, num_relevant), "mrr@10": reciprocal_rank(found, 10), "ndcg@10": ndcg(found, grades, 10)}
+            {
+                "map": average_precision(ranks, len(ranks)),
+                "mrr@10": 1.0 / ranks[0] if ranks[0] <= 10 else 0.0,
+                "ndcg@10": ndcg(found, grades, 10),
+            }
         )
     is_constant = not any(float(np.ptp(rounded_R[rows])) > 0 for rows in rows_of.values())
     return RankingScore.of(of_query, tuple(rows_of), is_constant=is_constant)

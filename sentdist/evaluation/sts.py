@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,7 +58,10 @@ def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, wher
 
 
 def spearman(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> float | None:
-    """Return Spearman's rank correlation × 100, ties at their mean rank; None if undefined (fewer than two pairs, or no spread)."""
+    """Return Spearman's rank correlation × 100 over all pairs, ties at their mean rank; None if undefined (one pair, or no spread).
+
+    No regressor (SimCSE's rule, arXiv 2104.08821 §6).
+    """
     if not _has_spread(similarities_S, gold_S):
         return None
     from scipy.stats import spearmanr  # half a second
@@ -73,36 +76,19 @@ def pearson(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) ->
     return 100.0 * float(np.corrcoef(similarities_S, gold_S)[0, 1])
 
 
-def _has_spread(similarities_S: NDArray[np.float64], gold_S: NDArray[np.float64]) -> bool:
+def _has_spread(similarities_S: NDArray[np.float64], gold_S: NDArray[Any]) -> bool:
     return len(gold_S) > 1 and float(np.ptp(gold_S)) > 0 and float(np.ptp(similarities_S)) > COSINE_RESOLUTION
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ParaphraseScore:
-    """The average precision of paraphrase pairs.
+def ranked_precision(similarities_P: NDArray[np.float64], labels_P: NDArray[np.int64]) -> float | None:
+    """Return the average precision × 100 of P similarities of pairs with labels 1 (paraphrase) and 0.
 
-    Args:
-        ap: × 100, Σ (recall_n − recall_{n−1}) precision_n, pairs of equal similarity together; None if there is one label only, or all
-            similarities are equal.
-        share: × 100, of paraphrases among the pairs, the expected ap of random similarities.
+    Σ (recall_n − recall_{n−1}) precision_n, pairs of equal similarity together; None if there is one label only, or no spread.
     """
-
-    ap: float | None
-    share: float
-    similarities: NDArray[np.float64]  # (P,)
-    labels: NDArray[np.int64]  # (P,)
-
-
-def score_paraphrases(similarities: ArrayLike, labels: ArrayLike) -> ParaphraseScore:
-    """Score P similarities against labels 1 (paraphrase) and 0."""
     from sklearn.metrics import average_precision_score  # scikit-learn takes a second to import
 
-    similarities_P, labels_P = np.asarray(similarities, dtype=np.float64), np.asarray(labels, dtype=np.int64)
-    is_defined = 0 < labels_P.sum() < len(labels_P) and float(np.ptp(similarities_P)) > COSINE_RESOLUTION
-    return ParaphraseScore(
-        ap=100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None, share=100.0 * float(labels_P.mean()),
-        similarities=similarities_P, labels=labels_P,
-    )  # fmt: skip
+    is_defined = _has_spread(similarities_P, labels_P)
+    return 100.0 * float(average_precision_score(labels_P, similarities_P)) if is_defined else None
 
 
 def mean_of_all(values: Iterable[float | None]) -> float | None:
@@ -110,33 +96,6 @@ def mean_of_all(values: Iterable[float | None]) -> float | None:
     given = list(values)
     defined = [value for value in given if value is not None]
     return statistics.fmean(defined) if defined and len(defined) == len(given) else None
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class StsScore:
-    """The score of one STS set, and what tests against another encoder need.
-
-    `spearman` and `pearson` are × 100, in [−100, 100]; None if undefined (equal gold scores, or a collapsed encoder).
-    """
-
-    spearman: float | None
-    pearson: float | None
-    subsets: tuple[str, ...]  # (S,) of each pair
-    similarities: NDArray[np.float64]  # (S,)
-    gold: NDArray[np.float64]  # (S,)
-
-    def items(self) -> dict[str, Sequence[str] | NDArray[np.float64]]:
-        """Return the columns to keep per pair (`subset`, `score`, `similarity`), in the order of the task's file."""
-        return {"subset": self.subsets, "score": self.gold, "similarity": self.similarities}
-
-
-def score_similarities(similarities: ArrayLike, scores: ArrayLike, subsets: Sequence[str]) -> StsScore:
-    """Score S similarities against S gold scores: one correlation over all pairs, no regressor (SimCSE's rule, arXiv 2104.08821 §6)."""
-    similarities_S, gold_S = np.asarray(similarities, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    return StsScore(
-        spearman=spearman(similarities_S, gold_S), pearson=pearson(similarities_S, gold_S), subsets=tuple(subsets),
-        similarities=similarities_S, gold=gold_S,
-    )  # fmt: skip
 
 
 def jaccard_scores(sentences1: Sequence[str], sentences2: Sequence[str]) -> NDArray[np.float64]:

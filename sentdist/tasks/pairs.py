@@ -78,8 +78,11 @@ class LoadedPairs(OfSentences):
         return TaskTexts.of_pairs(self.task.name, zip(*self.rows.texts, strict=True), given_groups=self.rows.groups)
 
     def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
-        from sentdist.evaluation.sts import score_paraphrases
+        import numpy as np
 
-        found = score_paraphrases(similarities_P, self.labels)
-        items = {"label": found.labels, "similarity": found.similarities}
-        return TaskScore(task=self.task.name, main=found.ap, measures={"ap": found.ap, "share": found.share}, items=items)
+        from sentdist.evaluation.sts import ranked_precision
+
+        labels = np.asarray(self.labels)
+        main, share = ranked_precision(similarities_P, labels), 100.0 * float(labels.mean())  # share: expected of random similarities
+        items = {"label": labels, "similarity": similarities_P}
+        return TaskScore(task=self.task.name, main=main, measures={"ap": main, "share": share}, items=items)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sentdist.evaluation.relational import relation_weights, relational_queries, relational_similarities, weight_curve
-from sentdist.evaluation.sts import paired_cosines, score_similarities
+from sentdist.evaluation.sts import paired_cosines, spearman
 from sentdist.learning.relation_file import Relations, has_relations, read_relations
 from sentdist.recipe.specs import RelationalScoring
 
@@ -60,9 +59,7 @@ class RelationalScorer:
         """Return (Q, D) vectors whose cosines with documents rank as the queries' relational scores do."""
         return relational_queries(queries_QD, self.relations.vectors, self._weights(where), where=where)
 
-    def curve(
-        self, first_SD: np.ndarray, second_SD: np.ndarray, gold_S: np.ndarray, subsets: Sequence[str], *, where: str
-    ) -> list[float | None]:
+    def curve(self, first_SD: np.ndarray, second_SD: np.ndarray, gold_S: np.ndarray, *, where: str) -> list[float | None]:
         """Return Spearman × 100 at each weight of the scoring's grid; requires `scoring.curve`."""
         assert self.scoring.curve is not None, "asked only where a view has a curve"
         relation, names = self.scoring.curve.relation, self.relations.names
@@ -75,7 +72,7 @@ class RelationalScorer:
             second_SD,
             self.relations.vectors,
             points,
-            score=lambda similarities: score_similarities(similarities, gold_S, subsets).spearman,
+            score=lambda similarities: spearman(similarities, gold_S),
             directions=self.scoring.directions,
             where=where,
         )

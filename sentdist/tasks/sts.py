@@ -109,11 +109,12 @@ class LoadedSts(OfSentences):
 
     def curve(self, embeddings_SD: np.ndarray, scorer: RelationalScorer) -> list[float | None]:
         """Return the main score at each weight of the view's curve."""
-        return scorer.curve(*halves(embeddings_SD), self.pairs.score, self.pairs.subset, where=self.task.name)
+        return scorer.curve(*halves(embeddings_SD), self.pairs.score, where=self.task.name)
 
     def _task_score(self, similarities_P: np.ndarray) -> TaskScore:
-        from sentdist.evaluation.sts import score_similarities
+        from sentdist.evaluation.sts import pearson, spearman
 
-        found = score_similarities(similarities_P, self.pairs.score, self.pairs.subset)
-        measures = {"spearman": found.spearman, "pearson": found.pearson}
-        return TaskScore(task=self.task.name, main=found.spearman, measures=measures, items=found.items())
+        gold = self.pairs.score
+        main = spearman(similarities_P, gold)
+        items = {"subset": self.pairs.subset, "score": gold, "similarity": similarities_P}
+        return TaskScore(task=self.task.name, main=main, measures={"spearman": main, "pearson": pearson(similarities_P, gold)}, items=items)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sentdist.evaluation.sts import score_similarities
+from sentdist.evaluation.sts import pearson, spearman
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Scores, Train
 from sentdist.recipe.unroll import Plan, Trial
@@ -70,9 +70,10 @@ def _scores(stage: Scores, folder: Path, noise: float, *, seed: int, num_items: 
             continue
         gold = np.round(np.random.default_rng(number).uniform(0, 5, size) * 5) / 5
         similarities = (gold + np.random.default_rng([number, seed]).normal(0, noise, size)) / 10
-        found = score_similarities(similarities, gold, ["all"] * size)
-        pq.write_table(pa.table(found.items()), folder / "items" / f"{task.name}.parquet")
-        results |= {task.name: found.spearman, f"{task.name}.spearman": found.spearman, f"{task.name}.pearson": found.pearson}
+        items = {"subset": ["all"] * size, "score": gold, "similarity": similarities}
+        pq.write_table(pa.table(items), folder / "items" / f"{task.name}.parquet")
+        score, linear = spearman(similarities, gold), pearson(similarities, gold)
+        results |= {task.name: score, f"{task.name}.spearman": score, f"{task.name}.pearson": linear}
     return results
 
 

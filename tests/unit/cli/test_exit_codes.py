@@ -18,8 +18,7 @@ from sentdist.cli import app, recipes, summary
 from sentdist.errors import DataError, ResourceError, SentdistError, StoreError
 from sentdist.recipe.stage import Json
 from sentdist.report import page_head, sweep_report
-from sentdist.run import backend
-from sentdist.run.cluster import connection
+from sentdist.run import backend, connection
 from sentdist.store import sweep
 from sentdist.tracking import tracker as tracking
 from tests.support.planning import RECIPES
