@@ -32,7 +32,10 @@ def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: Sw
     headline = tables[0]
     unit, score = score_unit(headline), headline.lead_score
     rows = next(table_rows(scored)).rows
-    yield from _differences(headline, [headline.lead], unit, name="differences")
+    compared = [one for one in headline.comparisons if one.relation == "baseline" and headline.lead in one.differences]
+    if compared:
+        found = {one.system: one.differences[headline.lead] for one in compared}
+        yield forest_plot(found, column=headline.lead, references=headline.references, unit=f"difference: {unit}")
     scores: dict[str, list[float]] = {}
     for row in rows:
         if (mean := score(row)) is not None:
@@ -52,18 +55,6 @@ def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: Sw
     if spent:
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), styles=styles)
     yield from relation_drawings(sweep, records)
-
-
-def _differences(table: ResultTable, columns: list[str], unit: str, *, name: str) -> Iterator[Drawing]:
-    """The comparison of each row with its reference in these columns."""
-    differences = {
-        one.system: {column: found for column in columns if (found := one.differences.get(column)) is not None}
-        for one in table.comparisons
-        if one.relation == "baseline"
-    }
-    known = {system: found for system, found in differences.items() if found}
-    if known:
-        yield forest_plot(known, columns=columns, references=table.references, unit=f"difference: {unit}", name=name)
 
 
 def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:

@@ -32,7 +32,7 @@ BUDGETS: dict[str, int] = {
     "learning": 4585,
     "objectives": 2057,
     "recipe": 3553,
-    "report": 4556,
+    "report": 4517,
     "run": 6383,
     "services": 659,
     "stages": 2966,

@@ -59,14 +59,14 @@ def test_a_forest_has_every_point_and_its_p_over_the_table(monkeypatch: pytest.M
     spans = []
     monkeypatch.setattr(figures, "save", lambda figure, **named: spans.append(figure.axes[0].get_xlim()) or save(figure, **named))
     far = Difference(difference=-9.0, low=-12.0, high=-6.0, p=0.01, table_p=0.2, about="seeds")
-    found = {"far": {"a": far}, "untested": {"a": Difference(difference=0.5, reason=NOTHING_VARIES)}}
+    found = {"far": far, "untested": Difference(difference=0.5, reason=NOTHING_VARIES)}
     references = References(of=dict.fromkeys(found, "Eq. 1"), title="Eq. 1")
-    rows = _rows(figures.forest_plot(found, columns=["a"], references=references, unit=UNIT, name="differences"))
+    rows = _rows(figures.forest_plot(found, column="a", references=references, unit=UNIT))
     assert (rows[0]["p over table"], rows[1]["difference"], rows[1]["low"]) == ("0.2", "0.5", "")
     assert spans[0][0] < -12.0 and spans[0][1] > 0.5
-    many = {f"s{place}": {"a": Difference(difference=float(place)), "b": far} for place in range(figures.MOST_LINES + 9)}
-    drawing = figures.forest_plot(many, columns=["a", "b"], references=references, unit=UNIT, name="by-task")
-    assert len(_rows(drawing)) == 2 * len(many) and f"The {figures.MOST_LINES} of {len(many)}" in drawing.caption
+    many = {f"s{place}": Difference(difference=float(place)) for place in range(figures.MOST_LINES + 9)}
+    drawing = figures.forest_plot(many, column="a", references=references, unit=UNIT)
+    assert len(_rows(drawing)) == len(many) and f"The {figures.MOST_LINES} of {len(many)}" in drawing.caption
 
 
 def test_cells_and_curves_are_means_over_seeds() -> None:
