@@ -123,11 +123,11 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
     written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))
     assert stage_demand(written, Runtime(gpus_per_worker=1)).num_gpus == 1, "a model writes some of its sentences"
-    for workers in (1, 2):
-        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=0.5)
+    for workers, gpus in ((1, 0.5), (2, 1)):
+        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=gpus)
         stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
         demands = [stage_demand(stage, runtime) for stage in stages]
-        assert {demand.num_gpus for demand in demands} == {0.5}
+        assert {demand.num_gpus for demand in demands} == {gpus}
         assert [demand.way for demand in demands] == 3 * ["task" if workers == 1 else "group"] + ["task"]
     assert stage_demand(Targets.model_construct(), Runtime(gpus_per_worker=1)).num_gpus == 0.0, "a tagger counts words on CPUs"
     of_group = {stage_demand(stage, runtime) for stage in (TRAIN, Bank.model_construct(), Targets.model_construct())}
