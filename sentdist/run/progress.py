@@ -23,7 +23,7 @@ from sentdist.text import without_secrets
 TELLS = 0.1  # share of the work after which the remaining time can be estimated
 SILENCE_S = 20.0  # without a line; then a line tells what still runs
 MOST_NAMED = 3  # stages in a line
-ENDS = ("finished", "failed", "lost")
+ENDS = ("finished", "failed", "lost", "retry")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,8 @@ class SweepProgress:
         self._last_line = now
         stages = [f"{one.stage} ({', '.join(filter(None, (one.said, duration(now - one.since))))})" for one in self.running.values()]
         others = f" and {counted(len(stages) - MOST_NAMED, 'other stage')}" if stages[MOST_NAMED:] else ""
-        said = f"still at work: {', '.join(stages[:MOST_NAMED])}{others}" if stages else "processes are being started; nothing runs yet"
+        idle = "nothing runs: processes are being started, or wait for free CPUs or GPUs (`ray status`)"
+        said = f"still at work: {', '.join(stages[:MOST_NAMED])}{others}" if stages else idle
         return f"{time.strftime('%H:%M:%S')}  {self._counted}  {said}"
 
     @property
