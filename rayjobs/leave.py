@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from sentdist.errors import counted
-from sentdist.run.cluster.connection import connect
+from sentdist.run.connection import connect
 from sentdist.run.losses import leave
 
 if __name__ == "__main__":

@@ -157,11 +157,6 @@ def is_called_a_file(path: PurePath) -> bool:
     return suffix_of(path) in (*_KINDS_OF_TABLES, PLAIN_SUFFIX)
 
 
-def is_file_of_sentences(name: str) -> bool:
-    """Return whether this names an existing file from which texts can be read; any text is accepted."""
-    return is_called_a_file(PurePath(name)) and os.path.isfile(os.path.expanduser(name))
-
-
 DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
 BINARY = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -300,23 +301,16 @@ def _of_sentences(loaded: LoadedEncoder, asked: str | None) -> LoadedEncoder:
 
 
 def export_encoder(use: EncoderUse, to: Path, store: ArtifactStore, *, card: str | None = None) -> None:
-    """Export for sentence-transformers; a training of the store gets the card that `push` uploads.
+    """Export to a new folder for sentence-transformers; a training of the store gets its card, unless another `card` is given.
 
     If the card cannot be written (a training by another version), the card of its folder is kept.
-
-    Args:
-        use: the encoder.
-        to: a new folder.
-        store: where trainings are looked up.
-        card: text of README.md, instead.
-
-    Raises:
-        EncoderError: no such checkpoint. DataError: the folder exists. StoreError: the store cannot be read.
     """
     from sentdist.inference.export import export_sentence_transformers
 
     trained = _training_of(use.checkpoint, store) if use.pooling is None and card is None else None
-    card = card if trained is None else _card_if_known(trained, store, name=to.name)
+    if trained is not None:
+        with suppress(StoreError):
+            card = card_of(trained, store, name=to.name)
     export_sentence_transformers(as_trained(use, store), to, card=card)
 
 
@@ -335,15 +329,9 @@ def card_of(
     scored_as: EncoderSpec | None = None,
     num_seeds: int = 1,
 ) -> str:
-    """Return the model card of a training, or of the average of `num_seeds` trainings; raises StoreError as `encoder_card`.
+    """Return the model card of a training, or of the average of `num_seeds` trainings: see `encoder_card`.
 
-    Args:
-        trained: the training.
-        store: with its scores.
-        name: OWNER/NAME on the hub, or the folder's name.
-        licence: None: that of a packaged base model.
-        scored_as: the encoder whose scores are shown; None: the training.
-        num_seeds: trainings averaged.
+    licence: None: that of a packaged base model.
     """
     from sentdist.learning.encoder.declared import Checkpoint
     from sentdist.learning.encoder.find_checkpoint import PACKAGED_ENCODERS
@@ -357,13 +345,6 @@ def card_of(
         store, trained, name=name, licence=licence, language=language_of(folder),
         has_unit_length=Checkpoint.open(folder).is_normalized, base=base, scored_as=scored_as, num_seeds=num_seeds,
     )  # fmt: skip
-
-
-def _card_if_known(trained: Artifact, store: ArtifactStore, *, name: str) -> str | None:
-    try:
-        return card_of(trained, store, name=name)
-    except StoreError:
-        return None
 
 
 def _fields(trained: Artifact) -> Any:

@@ -98,7 +98,7 @@ def _encode_file(
         if runtime is not None:
             from sentdist.run.embed import WorkerEncoding
 
-            on_cluster = WorkerEncoding.on_cluster(loaded, runtime)
+            on_cluster = WorkerEncoding(loaded, runtime)
             batches, devices = on_cluster.batches, on_cluster.devices
         print_notes(f"Encoding {devices}.", prompt.line, err=False)
         started = time.perf_counter()

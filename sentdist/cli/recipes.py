@@ -178,7 +178,7 @@ def stop(
         )  # fmt: skip
 
     from sentdist.run.client import stop_sweeps
-    from sentdist.run.cluster.connection import check_auth_mode, connect
+    from sentdist.run.connection import check_auth_mode, connect
 
     check_auth_mode()
     connect()
@@ -250,7 +250,7 @@ def build_on_cluster(asked: Plan | PlannedSearch, context: Context, data: Path |
     reports: write a report, and register the best encoder in MLflow.
     """
     from sentdist.run.backend import RayBackend
-    from sentdist.run.cluster.connection import connect_to_drive
+    from sentdist.run.connection import connect_to_drive
 
     if IN_A_JOB not in os.environ and "SLURM_JOB_ID" not in os.environ:
         typer.echo("This process drives the sweep; `sentdist submit` has the cluster drive it.")

@@ -243,7 +243,7 @@ def _sweeps(store: str | None) -> Rows:
 
 def _banks(store: str | None) -> Rows:
     from sentdist.run.banks.owner import list_banks
-    from sentdist.run.cluster.connection import connect
+    from sentdist.run.connection import connect
 
     connect()
     for bank in list_banks():

@@ -166,7 +166,7 @@ def tune(
     if local:
         end_on_sigterm()
     else:
-        from sentdist.run.cluster.connection import connect_to_drive
+        from sentdist.run.connection import connect_to_drive
 
         connect_to_drive()
     is_stopped = False

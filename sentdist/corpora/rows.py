@@ -66,7 +66,7 @@ class RowsCorpus(CorpusStage):
 
         if (fold := self.fold) is not None:
             collection = read_retrieval(self.source, split=self.split, data_root=reading.root, document_field=self.document_field)
-            table = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role="train", by=fold.by)
+            table = faq_pairs(collection, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, by=fold.by)
         else:
             table = reading.rows(self, self.columns)
         columns = self.columns if self.fold is None else ("anchor", "positive")

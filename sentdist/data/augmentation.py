@@ -34,8 +34,9 @@ def nltk_folder(data_root: Path | None) -> Path | None:
 
 def nltk_bytes(place: PathPointer, file: str) -> bytes:
     """Return the content of a file of a data set; raise DataError if it cannot be read."""
-    with reading(None, where=f"{place}/{file}", expected="a file of NLTK's", remedy="Fetch the data set again with nltk.downloader."):
-        content: bytes = place.join(file).open().read()
+    remedy = "Fetch the data set again with nltk.downloader."
+    with reading(None, where=f"{place}/{file}", expected="a file of NLTK's", remedy=remedy), place.join(file).open() as stream:
+        content: bytes = stream.read()
     return content
 
 

@@ -6,7 +6,7 @@ import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -346,33 +346,21 @@ def queries_for(
     return tuple(query for query in query_ids if roles.get(folds[query], "train") == role)
 
 
-def fold_of_retrieval(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role, by: By = "query") -> Retrieval:
-    """Return the source with only the queries of a role, but all documents."""
-    groups = groups_of(retrieval, by)
-    chosen = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role=role, groups=groups))
-    kept = [(query, text) for query, text in zip(retrieval.query_ids, retrieval.queries, strict=True) if query in chosen]
-    return replace(
-        retrieval,
-        query_ids=tuple(query for query, _ in kept),
-        queries=tuple(text for _, text in kept),
-        qrels={query: retrieval.qrels[query] for query, _ in kept},
-    )
-
-
-def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, role: Role = "train", by: By = "query") -> pa.Table:
-    """Return columns anchor and positive: queries of the role with each distinct relevant text; raise DataError if there is none."""
+def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, by: By = "query") -> pa.Table:
+    """Return columns anchor and positive: training queries with each distinct relevant text; raise DataError if there is none."""
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    part = fold_of_retrieval(retrieval, fold=fold, num_folds=num_folds, seed=seed, role=role, by=by)
+    groups = groups_of(retrieval, by)
+    trained = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role="train", groups=groups))
     rows = dict.fromkeys(
         (query, texts[document])
-        for query_id, query in zip(part.query_ids, part.queries, strict=True)
-        for document, relevance in part.qrels[query_id].items()
-        if relevance > 0 and document in texts
+        for query_id, query in zip(retrieval.query_ids, retrieval.queries, strict=True)
+        for document, relevance in retrieval.qrels[query_id].items()
+        if query_id in trained and relevance > 0 and document in texts
     )
     if not rows:
-        raise _folds_complaint(f"no document of relevance 1 or more for the {role} queries of fold {fold}", "at least one")
+        raise _folds_complaint(f"no document of relevance 1 or more for the training queries of fold {fold}", "at least one")
     anchors, positives = zip(*rows, strict=True)
     return pa.table({"anchor": pa.array(anchors, pa.large_string()), "positive": pa.array(positives, pa.large_string())})
 

@@ -63,8 +63,6 @@ def epoch_batches(ids_CR: np.ndarray, *, batch_size: int, seed: int, epoch: int,
         DataError: no full batch.
     """
     num_rows = ids_CR.shape[1]
-    if batch_size < 1:
-        raise DataError(where="batches", found=f"batch size {batch_size}", expected="at least 1", remedy="Correct the batch size.")
     if num_rows < batch_size:
         found = f"{num_rows} rows for a batch of {batch_size}"
         raise DataError(

@@ -1,6 +1,6 @@
 """The C++ kernels as functions of tensors: (T, W) in float32 or bfloat16, W a multiple of LANES; (T,) and (W,) in float32.
 
-`interface.Kernels` documents the functions without a docstring.
+triton_kernels.py has the same functions for GPUs.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ def why_unavailable() -> str | None:
 
 
 def supports_layer(*tensors: Tensor, product_dtype: torch.dtype) -> bool:
+    """Whether they take a layer's input and weights, with products of this type, and can run here."""
     are_supported = all(_is_supported(tensor, torch.float32) and tensor.shape[-1] % LANES == 0 for tensor in tensors)
     return product_dtype in DTYPES and are_supported and why_unavailable() is None
 
@@ -43,7 +44,7 @@ def _is_supported(tensor: Tensor, dtype: torch.dtype) -> bool:
 
 
 def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-    """See `Kernels`; a value is zeroed with its probability to 2⁻³²."""
+    """Return a mask for each probability, exact to 2⁻³², with seeds from the device's default generator; None for 0."""
     if not any(probabilities):
         return (None,) * len(probabilities)
     seeds = torch.empty(len(probabilities), dtype=torch.int64, device=device).random_().tolist()
@@ -53,7 +54,9 @@ def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> 
 def attention(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """See `Kernels`. The statistics are (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
+    """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence and band: (T, H · head width).
+
+    Also the statistics that the derivative needs, (T, H, 2) float32: each row's largest score, and one over the sum of its powers.
 
     Places of the weights, for the mask: sentence by sentence, head by head, query by query, key by key.
     """
@@ -71,6 +74,7 @@ def attention(
 def attention_backward(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, grad: Tensor, statistics: Tensor | None, out: Triple
 ) -> Tensor | None:
+    """Write the gradients of queries, keys and values into `out`, from that of the context; return that of the distances, if any."""
     assert all(rows.stride() == out[0].stride() for rows in out)
     grad_distances = None if layout.distances is None else torch.empty_like(layout.distances)
     _run(
@@ -91,6 +95,7 @@ def add_norm(
     epsilon: float,
     save_for_backward: bool,
 ) -> AddNormOutput:
+    """LayerNorm(dropout(product + bias) + residual), in one pass over the rows."""
     rows, width = product.shape
     out = torch.empty_like(residual)
     rounded = torch.empty_like(product) if product.dtype == torch.bfloat16 else None
@@ -113,6 +118,7 @@ def add_norm_backward(
     dtype: torch.dtype,
     norm_bias: Tensor | None = None,
 ) -> AddNormGrads:
+    """Return the gradients of `add_norm` from those of `out` and of `product_input`, if any. norm_bias: to recompute `product_input`."""
     rows, width = grad.shape
     recomputed = None if norm_bias is None else torch.empty_like(grad, dtype=dtype)
     grad_bias, grad_norm_weight, grad_norm_bias = grad.new_empty(3, width)
@@ -126,12 +132,14 @@ def add_norm_backward(
 
 
 def gelu(product: Tensor, bias: Tensor) -> Tensor:
+    """GELU(product + bias), by the error function."""
     out = torch.empty_like(product)
     _run("gelu", product.dtype, _pointer(product), _pointer(bias), *map(_int64, product.shape), _pointer(out))
     return out
 
 
 def gelu_backward(product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """Turn `grad`, of the output of `gelu`, into that of the product, in place; return the output again and the bias's gradient."""
     recomputed, grad_bias = torch.empty_like(product), torch.empty_like(bias)
     written = map(_pointer, (grad, recomputed, grad_bias))
     _run("gelu_backward", product.dtype, _pointer(product), _pointer(bias), *map(_int64, product.shape), *written)
@@ -152,10 +160,12 @@ def add_to(sums: Tensor, values: Tensor) -> Tensor:
 
 
 def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """sums + left @ right in float32; `sums` may be overwritten."""
     return add_to(sums, product(left, right))
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
+    """gradᵀ @ inputs in float32: (outputs, inputs) of a linear layer's weight. grad: of its outputs."""
     return product(grad.t(), inputs).float()
 
 

@@ -132,8 +132,8 @@ def why_kernels_unavailable(device: torch.device) -> str | None:
 @cache
 def _has_large_tiles(device: torch.device) -> bool:
     """Whether a multiprocessor has the memory for the largest tile: 163 KiB in an A100, 227 in an H100, 99 in an A10 or L4."""
-    num_bytes: int = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
-    return num_bytes >= 160 * 2**10
+    properties: Any = torch.cuda.get_device_properties(device)
+    return bool(properties.shared_memory_per_block_optin >= 160 * 2**10)
 
 
 def fused_attention(

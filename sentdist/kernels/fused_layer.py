@@ -135,7 +135,7 @@ def _forward(
     has_backward = torch.is_grad_enabled()
     # Without a derivative the products are the layer's own modules, which packed ones may replace.
     parameters = parts.parameters(layer) if has_backward else parts.norm_parameters(layer)
-    kernels = None if segments is None else _supporting_kernels(layer, parts, segments, (hidden_states, *parameters), drophead=drophead)
+    kernels = None if segments is None else _supporting_kernels(layer, parts, segments, (hidden_states, *parameters))
     if segments is None or kernels is None:
         return None
     settings = _layer_settings(layer, parts, segments, kernels, hidden_states.device, drophead=drophead)
@@ -147,9 +147,7 @@ def _forward(
     return out.unsqueeze(0)
 
 
-def _supporting_kernels(
-    layer: nn.Module, parts: _LayerParts, segments: Segments, tensors: Sequence[Tensor], *, drophead: float
-) -> Kernels | None:
+def _supporting_kernels(layer: nn.Module, parts: _LayerParts, segments: Segments, tensors: Sequence[Tensor]) -> Kernels | None:
     """Return the kernels that support a layer's input and weights and these sentences on their device, else None."""
     device = tensors[0].device
     dtype = _product_dtype(device)
@@ -270,13 +268,13 @@ def _compute(hidden: Tensor, settings: _LayerSettings, parameters: _Parameters) 
     attention_output_matrix, intermediate_matrix, output_matrix = (one.to(dtype) for one in matrices)
     qkv = product(inputs, qkv_matrix.t())
     context, statistics = kernels.attention(_split_qkv(qkv, parameters), settings.layout, attention_dropout, save_for_backward=True)
-    middle = kernels.add_norm(
+    middle: AddNormOutput = kernels.add_norm(
         product(context, attention_output_matrix.t()), parameters.attention_output_bias, middle_dropout, hidden, parameters.attention_norm,
         parameters.attention_norm_bias, epsilon=settings.epsilons[0], save_for_backward=True,
     )  # fmt: skip
     intermediate = product(middle.product_input, intermediate_matrix.t())
     activated = kernels.gelu(intermediate, parameters.intermediate_bias)
-    last = kernels.add_norm(
+    last: AddNormOutput = kernels.add_norm(
         product(activated, output_matrix.t()), parameters.output_bias, output_dropout, middle.out, parameters.output_norm,
         parameters.output_norm_bias, epsilon=settings.epsilons[1], save_for_backward=True,
     )  # fmt: skip

@@ -104,9 +104,13 @@ def grouped_attention(
     with torch.autocast(query.device.type, enabled=False):
         for group in grouped.groups:
             shape = (group.size, group.length, num_heads, width)
-            states = (one.index_select(0, group.tokens).view(shape).transpose(1, 2) for one in (query, key, value))
+            query_NHLW, key_NHLW, value_NHLW = (
+                one.index_select(0, group.tokens).view(shape).transpose(1, 2) for one in (query, key, value)
+            )
             mask = None if is_causal else _mask(group, band, None if distances is None else distances.to(query.dtype))
-            context = nn.functional.scaled_dot_product_attention(*states, attn_mask=mask, dropout_p=p, is_causal=is_causal, scale=scale)
+            context = nn.functional.scaled_dot_product_attention(
+                query_NHLW, key_NHLW, value_NHLW, attn_mask=mask, dropout_p=p, is_causal=is_causal, scale=scale
+            )
             contexts.append(context.transpose(1, 2).flatten(0, 1))
     return torch.cat(contexts).index_select(0, grouped.slots).to(dtype)
 

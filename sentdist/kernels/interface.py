@@ -1,4 +1,4 @@
-"""Inputs, outputs and functions of the kernels, which C++ and Triton both implement.
+"""Inputs and outputs of the kernels, which C++ and Triton both implement.
 
 Tensors of tokens are (T, W) in float32 or in the type of the products; biases and the norms' weights (W,) in float32. `grad_x` is the
 gradient of x.
@@ -6,9 +6,8 @@ gradient of x.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -109,83 +108,4 @@ class AddNormGrads(NamedTuple):
     recomputed: Tensor | None  # `product_input` again; None if the norm's bias was not given
 
 
-class Kernels(Protocol):
-    """The functions of `cpp_kernels` and `triton_kernels`."""
-
-    def supports_layer(self, *tensors: Tensor, product_dtype: torch.dtype) -> bool:
-        """Whether they take a layer's input and weights, float32 and neither ungathered shards nor fake, with products of this type, and
-        can run here.
-        """
-
-    def draw_dropout_masks(self, probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-        """Return a mask for each probability, None for 0, with seeds from the device's default generator; nothing is drawn if all are 0."""
-
-    def attention(
-        self, qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """softmax(q kᵀ · scale + distances), dropped out, times v, times the head's scale, within each sentence and band: (T, H · head
-        width).
-
-        save_for_backward: also return the statistics that `attention_backward` needs, if any.
-        """
-
-    def attention_backward(
-        self,
-        qkv: QueryKeyValue,
-        layout: AttentionLayout,
-        dropout_mask: DropoutMask | None,
-        *,
-        grad: Tensor,
-        statistics: Tensor | None,
-        out: Triple,
-    ) -> Tensor | None:
-        """Write the gradients of queries, keys and values, which share one stride, into `out`, from that of the context, (T, H · head
-        width).
-
-        Returns the gradient of the layout's distances, if any.
-        """
-
-    def add_norm(
-        self,
-        product: Tensor,
-        bias: Tensor | None,
-        dropout_mask: DropoutMask | None,
-        residual: Tensor,
-        norm_weight: Tensor,
-        norm_bias: Tensor,
-        *,
-        epsilon: float,
-        save_for_backward: bool,
-    ) -> AddNormOutput:
-        """LayerNorm(dropout(product + bias) + residual), in one pass over the rows."""
-
-    def add_norm_backward(
-        self,
-        grad: Tensor,
-        grad_product_input: Tensor | None,
-        saved: tuple[Tensor, Tensor],
-        norm_weight: Tensor,
-        dropout_mask: DropoutMask | None,
-        *,
-        dtype: torch.dtype,
-        norm_bias: Tensor | None = None,
-    ) -> AddNormGrads:
-        """Return the gradients of `add_norm` from those of `out`, (T, W) float32, and of `product_input`, in the type `dtype`, if any.
-
-        norm_bias: of `add_norm`, to recompute its `product_input`, which then need not be kept.
-        """
-
-    def gelu(self, product: Tensor, bias: Tensor) -> Tensor:
-        """GELU(product + bias), by the error function."""
-
-    def gelu_backward(self, product: Tensor, bias: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn `grad`, of the output of `gelu`, into that of the product, in place; return the output again and the bias's gradient."""
-
-    def column_sums(self, values: Tensor) -> Tensor:
-        """Σ over rows of (T, W) in float32: (W,)."""
-
-    def addmm(self, sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
-        """sums + left @ right in float32; `sums` may be overwritten."""
-
-    def weight_grad(self, grad: Tensor, inputs: Tensor) -> Tensor:
-        """gradᵀ @ inputs in float32: (outputs, inputs) of a linear layer's weight. grad: of its outputs."""
+Kernels = Any  # the module cpp_kernels, which documents the functions of both, or triton_kernels

@@ -1,6 +1,6 @@
 """The Triton kernels as functions of tensors: float32 and half precision, on NVIDIA GPUs from Ampere on.
 
-`interface.Kernels` documents the functions without a docstring.
+cpp_kernels.py documents the functions without a docstring.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def used_names() -> str | None:
 
 
 def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> tuple[DropoutMask | None, ...]:
-    """See `Kernels`; a value is zeroed with its probability to 2⁻²⁴."""
+    """See cpp_kernels.py; a value is zeroed with its probability to 2⁻²⁴."""
     if not any(probabilities):
         return (None,) * len(probabilities)
     seeds = torch.randint(2**62, (len(probabilities),), device=device).unbind()
@@ -121,7 +121,7 @@ def draw_dropout_masks(probabilities: Sequence[float], device: torch.device) -> 
 def attention(
     qkv: QueryKeyValue, layout: AttentionLayout, dropout_mask: DropoutMask | None, *, save_for_backward: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """See `Kernels`. No statistics: the derivative recomputes weights. Sentences must fit into the tiles of `launches`."""
+    """See cpp_kernels.py. No statistics: the derivative recomputes weights. Sentences must fit into the tiles of `launches`."""
     context = qkv.query.new_empty(len(qkv.query), layout.num_heads * layout.head_width)
     triton_attention.attend(qkv, layout, dropout_mask, context)
     _used.update(tile for tile, _ in layout.launches)
@@ -227,7 +227,7 @@ def addmm(sums: Tensor, left: Tensor, right: Tensor) -> Tensor:
 
 
 def weight_grad(grad: Tensor, inputs: Tensor) -> Tensor:
-    """See `Kernels`; summed and kept in float32."""
+    """See cpp_kernels.py; summed and kept in float32."""
     if grad.dtype == torch.float32:
         return grad.t() @ inputs
     return torch.mm(grad.t(), inputs, out_dtype=torch.float32)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Temperature
 from sentdist.text import Citation
 
@@ -45,22 +44,12 @@ class CoSENT(ObjectiveSpec):
 
 
 def ranked_pairs(similarity: Callable[[Tensor, Tensor], Tensor], embeddings: Tensor, batch: Batch, *, temperature: float) -> Tensor:
-    """Return `cosent` over the pairs of all ranks for any similarity of two (B, D) tensors that returns (B,).
-
-    Raises:
-        DataError: the rows are not graded pairs.
-    """
+    """Return `cosent` over the graded pairs of all ranks for any similarity of two (B, D) tensors that returns (B,)."""
     from sentdist.learning.gather import gather_rows
     from sentdist.learning.objective import at_least_float32, split_columns
 
-    first_BD, second_BD, *others = at_least_float32(split_columns(embeddings, batch))
-    if others or batch.labels is None:
-        raise DataError(
-            where="batch",
-            found=f"{2 + len(others)} columns, {'no labels' if batch.labels is None else 'labels'}",
-            expected="two columns and a label for every row",
-            remedy="Use a graded corpus (kind: graded).",
-        )
+    first_BD, second_BD = at_least_float32(split_columns(embeddings, batch))
+    assert batch.labels is not None, "the plan gives it graded pairs"
     similarities_M = gather_rows(similarity(first_BD, second_BD), of=batch.num_rows_of_all)
     labels_M = gather_rows(batch.labels.to(similarities_M.device), of=batch.num_rows_of_all)
     return cosent(similarities_M, labels_M, temperature=temperature)

@@ -47,9 +47,6 @@ class MaskedLM(ObjectiveSpec):
             remedy="Use another encoder, or leave the objective mlm out.",
         )
 
-    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
-        return None
-
     def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.mlm import MaskedLMLoss
 

@@ -117,7 +117,7 @@ def needs_more(name: str, needed: str) -> RecipeError:
 
 
 class ObjectiveSpec(Frozen):
-    """An objective as a recipe names it: each subclass in a module of this package is one (plan/objectives.py finds it)."""
+    """An objective as a recipe names it: each subclass in a module of this package is one (recipe/objectives.py finds it)."""
 
     title: ClassVar[str]  # for a model card
     about: ClassVar[str]  # for a line of a table
@@ -129,9 +129,7 @@ class ObjectiveSpec(Frozen):
     name: str
 
     def make_loss(self, inputs: LossInputs) -> Objective:
-        """Return the loss that the training loop calls. Objectives with parameters override this and initialize them from torch's
-        generator.
-        """
+        """Return the loss of the training loop. Objectives with parameters override this and draw them from torch's generator."""
         from sentdist.learning.objective import FunctionObjective
 
         return FunctionObjective(partial(self.loss_of, inputs=inputs))
@@ -149,23 +147,23 @@ class ObjectiveSpec(Frozen):
         return None
 
     def mismatch_of_encoder(self, *, pooling: str, width: int | None, has_mask_token: bool) -> Mismatch | None:
-        """Return why these values make no sense for an encoder, else None. `width` None: unknown; `has_mask_token`: unless known to have
-        none.
-        """
+        """Return why these values make no sense for an encoder, else None. `width` None: unknown; `has_mask_token`: or unknown."""
         return None
 
     def mismatch_of_start(self, start: Start | None, rows: Rows) -> Mismatch | None:
-        """Return why training cannot keep the parts of the start that these (settled) values ask for, else None. `start` None: there is
-        none.
-        """
+        """Return why training cannot keep the parts of the start that these (settled) values ask for, else None."""
         return None
 
     def mismatch_of_frozen_encoder(self) -> Mismatch | None:
-        """Return why these values train nothing, or have no effect, with a frozen encoder.
-
-        Objectives with parameters override this to return None.
-        """
+        """Return why these values train nothing, or have no effect, with a frozen encoder; None if they train something."""
+        if self.has_parameters:
+            return None
         return Mismatch("no own parameters", "an objective with parameters beside the encoder's", "Set freeze_encoder: false.")
+
+    @property
+    def has_parameters(self) -> bool:
+        """Whether the loss has parameters beside those of the encoder."""
+        return type(self).make_loss is not ObjectiveSpec.make_loss
 
     @property
     def remark(self) -> str | None:

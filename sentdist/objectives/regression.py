@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Rows, Start
 from sentdist.text import Citation
 
@@ -114,9 +113,6 @@ class Regression(ObjectiveSpec):
             where="keep_head",
         )
 
-    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
-        return None
-
     @property
     def head(self) -> str:
         """Description of the head: settled objectives with equal ones can share a head."""
@@ -203,15 +199,14 @@ def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boun
     Source: arXiv 2406.05326, Section 3, and its released training scripts; one_sided is ours.
 
     Args:
-        boundary: "none": unchanged. "left_mask": those below low count as low (the released code). "clamp": those on either side move to
-            the
-            boundary (the paper). Both remove the gradient of every prediction outside, even of wrong ones. "one_sided": the error is 0 only
-            beyond the boundary that is the pair's own label; all other predictions keep error and gradient.
+        boundary: "none": unchanged. "left_mask": those below low count as low (the released code). "clamp": those on either side move
+            to the boundary (the paper). Both remove the gradient of every prediction outside, even of wrong ones. "one_sided": the error
+            is 0 only beyond the boundary that is the pair's own label; all other predictions keep error and gradient.
     Raises:
-        DataError: not both are (B,): (B, 1) − (B,) would silently be (B, B).
+        ValueError: not both are (B,): (B, 1) − (B,) would silently be (B, B).
     """
     if predictions_B.ndim != 1 or predictions_B.shape != labels_B.shape:
-        raise _shape(predictions_B, labels_B, "(B,) both")
+        raise ValueError(f"found predictions {tuple(predictions_B.shape)} and labels {tuple(labels_B.shape)}; expected (B,) both")
     labels_B = labels_B.to(predictions_B.dtype)
     if boundary == "left_mask":
         predictions_B = predictions_B.clamp(min=low)
@@ -227,22 +222,8 @@ def prediction_errors(predictions_B: Tensor, labels_B: Tensor, *, boundary: Boun
 
 
 def cross_entropy(logits_BV: Tensor, labels_B: Tensor, *, low: float, spacing: float) -> Tensor:
-    """Return the paper's classification baseline: V-way softmax where label low + c · spacing is class c. Nats, mean over B.
-
-    DataError unless logits are (B, V) and labels (B,).
-    """
+    """Return the paper's classification baseline: V-way softmax where label low + c · spacing is class c. Nats, mean over B."""
     import torch
     from torch.nn import functional as F
 
-    if logits_BV.ndim != 2 or labels_B.shape != logits_BV.shape[:1]:
-        raise _shape(logits_BV, labels_B, "(B, V) and (B,)")
     return F.cross_entropy(logits_BV, torch.round((labels_B - low) / spacing).long())
-
-
-def _shape(predictions: Tensor, labels: Tensor, expected: str) -> DataError:
-    return DataError(
-        where="regression",
-        found=f"predictions {tuple(predictions.shape)} and labels {tuple(labels.shape)}",
-        expected=expected,
-        remedy="Give one label per pair, in one dimension.",
-    )

@@ -55,9 +55,6 @@ class RSE(ObjectiveSpec):
             where="keep_relations",
         )
 
-    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
-        return None
-
     def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.objectives.learned.rse import Relational
 
@@ -82,8 +79,7 @@ def relational_info_nce(
     Source: RSE, arXiv 2212.08802, Eq. 1 and 2; τ = 0.05. r = 0 is `info_nce`, hence supervised SimCSE.
     Args:
         phi: weight of H_i, the entropy of the other candidates' shares, as in Eq. 2 of RCL (arXiv 2209.13241), to train entropy encoders
-            with
-            this loss. φ = 0 is RSE.
+            with this loss. φ = 0 is RSE.
     Shapes:
         Heads (B, D), rows `first_row` … `first_row + B − 1` of the global batch; relations (B, D), one vector a head;
         candidates (K·M, D) of all ranks: the M tails (Eq. 1), then the M hard negatives of all heads, if any (Eq. 2).

@@ -80,16 +80,15 @@ def supmpn(
     Source: SupMPN, Section 4.1, printed with τ and without its value; the authors' code multiplies cosines by 20 (τ = 0.05). P = 1 is
         `info_nce` with Q hard negatives an anchor, and so supervised SimCSE for Q = 1.
     Args:
-        masked: the P − 1 other positives. "excluded": as in the paper. "zero": as in the authors' code, which overwrites their logits with
-            0
-            and so adds P − 1 to every denominator (2.6e-5 nats at M = 8, less in larger batches).
-        phi: weight of H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives, s_ij their share in
-            the
-            denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, to train entropy encoders with this loss. φ = 0 is SupMPN.
+        masked: the P − 1 other positives. "excluded": as in the paper. "zero": as in the authors' code, which overwrites their logits
+            with 0 and so adds P − 1 to every denominator (2.6e-5 nats at M = 8, less in larger batches).
+        phi: weight of H_i = −(1/P) Σ_k Σ_j s_ij log s_ij over the candidates j that are not the anchor's own positives, s_ij their share
+            in the denominator of k: Eq. 2 of RCL (arXiv 2209.13241) for P positives, to train entropy encoders with this loss.
+            φ = 0 is SupMPN.
     Shapes:
         Anchors (B, D), rows `first_row` … `first_row + B − 1` of the global batch; positives (M, P, D) and negatives (M, Q, D) of all
-            ranks; Q
-        may be 0. Embeddings are not normalized yet: this function does it. No (B, P, M·(P + Q)) tensor: the shared part is summed once.
+        ranks; Q may be 0. Embeddings are not normalized yet: this function does it. No (B, P, M·(P + Q)) tensor: the shared part
+        is summed once.
     """
     import torch
     from torch.nn import functional as F

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from pydantic import model_validator
 
 from sentdist.objectives.info_nce import INFONCE
-from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rate, Temperature
+from sentdist.objectives.objective_spec import LossInputs, Needs, ObjectiveSpec, Rate, Temperature
 from sentdist.text import Citation
 
 if TYPE_CHECKING:
@@ -66,8 +66,9 @@ class SymmetricInfoNCE(ObjectiveSpec):
             raise ValueError(f"temperature: found {self.temperature:g}; a learned one stays at or above {LOWEST}")
         return self
 
-    def mismatch_of_frozen_encoder(self) -> Mismatch | None:
-        return None if self.learn_temperature else super().mismatch_of_frozen_encoder()
+    @property
+    def has_parameters(self) -> bool:
+        return self.learn_temperature
 
     def make_loss(self, inputs: LossInputs) -> Objective:
         from sentdist.learning.objective import FunctionObjective

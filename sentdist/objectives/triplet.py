@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self, assert_nev
 
 from pydantic import Field, model_validator
 
-from sentdist.errors import DataError
 from sentdist.objectives.objective_spec import LossInputs, Mismatch, Needs, ObjectiveSpec, Rows
 from sentdist.text import Citation
 
@@ -56,15 +55,8 @@ class TripletMargin(ObjectiveSpec):
     def loss_of(self, embeddings: Tensor, batch: Batch, inputs: LossInputs) -> Tensor:
         from sentdist.learning.objective import at_least_float32, split_columns
 
-        columns_CBD = at_least_float32(split_columns(embeddings, batch))
-        if len(columns_CBD) != 3 or batch.num_positives != 1:
-            raise DataError(
-                where="batch",
-                found=f"{len(columns_CBD)} columns, {batch.num_positives} positives",
-                expected="an anchor, a positive and a hard negative in every row",
-                remedy="Use a corpus of triplets: three columns.",
-            )
-        return triplet_margin(*columns_CBD, margin=self.margin, distance=self.distance)
+        anchors_BD, positives_BD, negatives_BD = at_least_float32(split_columns(embeddings, batch))
+        return triplet_margin(anchors_BD, positives_BD, negatives_BD, margin=self.margin, distance=self.distance)
 
 
 def triplet_margin(anchors_BD: Tensor, positives_BD: Tensor, negatives_BD: Tensor, *, margin: float, distance: Distance) -> Tensor:

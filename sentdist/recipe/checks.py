@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 
 from sentdist.corpora import AnyCorpus
@@ -103,15 +103,6 @@ MOST_LEARNED_WITH = 0.1  # 2e5 is easily written for 2e-5
 def relations_of(objective: AnyObjective, corpus: AnyCorpus) -> tuple[str, ...]:
     """Return the names of the relations that the objective learns vectors for, in order; empty without a relation table."""
     return corpus.relation_names if any(term.needs.relations for term in terms_of(objective)) else ()
-
-
-def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
-    """Return a method and all methods whose encoders it needs, directly or not."""
-    found, further = set(), {name}
-    while further:
-        found |= further
-        further = {other for one in further for other in methods[one].inputs.values()} - found
-    return found
 
 
 def check_encoder(section: EncoderSection, pin: Pin, *, declared_pooling: str | None) -> None:

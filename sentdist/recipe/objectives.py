@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -109,18 +109,12 @@ def uses_hard_negatives(objective: AnyObjective) -> bool:
 
 def names_where(**needed: object) -> str:
     """Return the names of the objectives with these needs, for a message."""
-    return either(name for name, one in OBJECTIVES.items() if all(getattr(one.needs, need) == value for need, value in needed.items()))
+    return " or ".join(name for name, one in OBJECTIVES.items() if all(getattr(one.needs, need) == value for need, value in needed.items()))
 
 
 def names_with(field: str) -> str:
     """Return the names of the objectives that have a field, for a message."""
-    return either(name for name, one in OBJECTIVES.items() if field in one.model_fields)
-
-
-def either(names: Iterable[str]) -> str:
-    """Join names as `a, b or c`."""
-    *others, last = names
-    return f"{', '.join(others)} or {last}" if others else last
+    return " or ".join(name for name, one in OBJECTIVES.items() if field in one.model_fields)
 
 
 def phi_of(objective: AnyObjective) -> float | None:

@@ -29,6 +29,7 @@ from sentdist.recipe.sections import (
     Runtime,
     SelectionSection,
     TargetsSection,
+    inputs_of,
 )
 from sentdist.recipe.shipped import PAPERS, recipe_file, shipped_recipes
 from sentdist.recipe.specs import OwnFileSection, Training
@@ -195,6 +196,9 @@ def _check_methods(recipe: Recipe) -> None:
         title = method.title or name
         if method.reported and titles.setdefault(title, name) != name:
             raise ValueError(f'{here}.title: found "{title}", as in methods.{titles[title]}; expected a different title for each row')
+    for name, method in recipe.methods.items():
+        if any(name in inputs_of(other, recipe.methods) for other in method.inputs.values()):
+            raise ValueError(f"methods.{name}: needs its own encoder ({', '.join(method.inputs)}); expected no cycle")
     if not titles:
         raise ValueError("methods: found none that is reported; expected at least one, otherwise nothing would be built")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -126,6 +127,15 @@ class Method(Frozen):
         for field in fields:
             if getattr(self, field) != type(self).model_fields[field].get_default(call_default_factory=True):
                 raise ValueError(f"{field}: {message}")
+
+
+def inputs_of(name: str, methods: Mapping[str, Method]) -> set[str]:
+    """Return a method and all methods whose encoders it needs, directly or not."""
+    found, further = set(), {name}
+    while further:
+        found |= further
+        further = {other for one in further for other in methods[one].inputs.values()} - found
+    return found
 
 
 OF_A_BANK = ("bank", "phis", "bank_dtype")

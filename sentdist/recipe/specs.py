@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from sentdist.families import PoolingName
 from sentdist.frozen import Frozen
@@ -62,10 +61,8 @@ class RelationalScoring(Frozen):
             raise ValueError(f"weights: found {', '.join(names)}; expected each relation once")
         if not any(weight.weight for weight in self.weights):
             raise ValueError("weights: found no weight above 0; expected at least one, such as entailment: 1.0")
-        if self.combine == "best" and any(weight.weight != 1.0 for weight in self.weights):
-            raise ValueError("weights: found weights other than 1 with combine best, which scores each relation alone; expected 1 of each")
-        if self.combine == "best" and (self.curve is not None or len(names) < 2):
-            raise ValueError("combine: best needs two relations or more, and allows no curve")
+        if self.combine == "best" and ({*self.by_name.values()} != {1.0} or self.curve is not None or len(names) < 2):
+            raise ValueError("combine: best scores each relation alone; expected two or more of weight 1, and no curve")
         return self
 
     @property
@@ -127,9 +124,7 @@ class AskedPrompts:
 
     def or_else(self, other: AskedPrompts) -> AskedPrompts:
         """Return these prompts, and the other's where none is requested."""
-        mine, others = ((one.sentence, one.query, one.document) for one in (self, other))
-        sentence, query, document = (there if here is None else here for here, there in zip(mine, others, strict=True))
-        return AskedPrompts(sentence=sentence, query=query, document=document)
+        return replace(other, **{name: prompt for name, prompt in vars(self).items() if prompt is not None})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -275,9 +270,7 @@ def _known_encoding(name: str) -> str:
     try:
         codecs.lookup(name)
     except LookupError:
-        raise PydanticCustomError(  # its message is what was expected
-            "unknown_encoding", "an encoding that Python knows, such as utf-8, utf-16, cp1252 or shift-jis"
-        ) from None
+        raise ValueError(f"found '{name}'; expected an encoding that Python knows, such as utf-8, utf-16 or cp1252") from None
     return name
 
 

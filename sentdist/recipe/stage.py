@@ -17,7 +17,7 @@ from sentdist.frozen import Frozen
 
 Json = JsonValue
 Purpose = Literal["training", "scores", "aside"]
-Processes = Literal["one", "pool", "group"]
+Processes = Literal["one", "shards", "group"]
 
 # Sources `generated/…` were once called `embedded/…`. Keys and places of artifacts keep that word, so that finished work stays finished.
 _SOURCE, _SOURCE_IN_KEYS = '"generated/', '"embedded/'
@@ -30,10 +30,10 @@ class Stage(Frozen):
 
     kind: ClassVar[str]
     revision: ClassVar[int]  # raised when the meaning of a stage changes while its fields do not
-    purpose: ClassVar[Purpose]  # "training": part of making an encoder, counts as cost of a trial; "scores"; "aside": in no plan
-    speed_of: ClassVar[str | None]  # kind of stage whose finished artifacts forecast the work of this one; None: no forecast
-    # Who builds it on a cluster: "one" process; a "pool", each process some parts; a "group", all at once. None: the process that needs it.
-    built_by: ClassVar[Processes | None]
+    purpose: ClassVar[Purpose] = "aside"  # "training": part of making an encoder, counts as cost of a trial; "scores"; "aside": in no plan
+    speed_of: ClassVar[str | None] = None  # kind of stage whose finished artifacts forecast the work of this one; None: no forecast
+    # Who builds it on a cluster: "one" process; a "group" of all workers; "shards": a group if it has several workers. None: who needs it.
+    built_by: ClassVar[Processes | None] = None
 
     @cached_property
     def key(self) -> str:
@@ -56,7 +56,7 @@ class Stage(Frozen):
     @property
     def precision_used(self) -> str | None:
         """Precision in which the stage's encoder computes; None without an encoder."""
-        raise TypeError(f"{self.kind}.precision_used is not implemented")
+        return None
 
     @property
     def uses_gpu(self) -> bool:

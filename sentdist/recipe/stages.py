@@ -85,8 +85,7 @@ class Targets(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "targets"
-    built_by: ClassVar[Processes | None] = "pool"
-    precision_used: ClassVar[None] = None
+    built_by: ClassVar[Processes | None] = "shards"
 
     corpus: AnyCorpus
     tagger: str = "nltk"  # or "module:function"
@@ -174,8 +173,6 @@ class Rung(Stage):
 
     kind: ClassVar[str] = "rung"
     revision: ClassVar[int] = 1
-    purpose: ClassVar[Purpose] = "aside"
-    speed_of: ClassVar[str | None] = None
     built_by: ClassVar[Processes | None] = "group"
 
     of: Train
@@ -206,7 +203,7 @@ class Bank(Stage):
     revision: ClassVar[int] = 1
     purpose: ClassVar[Purpose] = "training"
     speed_of: ClassVar[str | None] = "bank"
-    built_by: ClassVar[Processes | None] = "pool"
+    built_by: ClassVar[Processes | None] = "shards"
 
     encoder: Train
     corpus: AnyCorpus
@@ -280,10 +277,6 @@ class Overlap(Stage):
     # 1: pairs of paraphrases and candidates were compared as single sentences;
     # 2: disguised, contained and slightly changed texts were missed; 3: those of labels and clusters, and rarer disguises
     revision: ClassVar[int] = 4
-    purpose: ClassVar[Purpose] = "aside"
-    speed_of: ClassVar[str | None] = None
-    built_by: ClassVar[Processes | None] = None
-    precision_used: ClassVar[None] = None
 
     of: AnyCorpus | DevTask
     tasks: tuple[ScoredTask, ...]
@@ -299,9 +292,6 @@ class Encoded(Stage):
 
     kind: ClassVar[str] = "encoded"
     revision: ClassVar[int] = 1
-    purpose: ClassVar[Purpose] = "aside"
-    speed_of: ClassVar[str | None] = None
-    built_by: ClassVar[Processes | None] = None
 
     later_fields: ClassVar[tuple[str, ...]] = ("prompt",)
 
@@ -328,10 +318,6 @@ class Tokens(Stage):
 
     kind: ClassVar[str] = "tokens"
     revision: ClassVar[int] = 1
-    purpose: ClassVar[Purpose] = "aside"
-    speed_of: ClassVar[str | None] = None
-    built_by: ClassVar[Processes | None] = None
-    precision_used: ClassVar[None] = None
 
     corpus: AnyCorpus
     tokenizer: str  # digest

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -74,17 +74,13 @@ def hours_of(budget: str) -> float:
     """Parse a time such as "30m", "2h", "90s", "1.5h" or "1d" to hours.
 
     Raises:
-        RecipeError: no valid time, or less than a minute.
+        RecipeError: no valid time, or less than a minute, in which no trial finishes.
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
-    if found is None or not 0 < float(found[1]) < math.inf:
-        raise RecipeError(
-            where="--budget", found=budget, expected="a time such as 30m, 2h or 90s", remedy="Write a number and s, m, h or d."
-        )
-    hours = float(found[1]) * UNITS[found[2]]
+    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d+)?)\s*([smhd])\s*", budget)
+    hours = 0.0 if found is None else float(found[1]) * UNITS[found[2]]
     if 60 * hours < LEAST_MINUTES:
-        remedy = "Raise it: in less time no trial finishes, so nothing is chosen."
-        raise RecipeError(where="--budget", found=budget, expected="a minute or more", remedy=remedy)
+        expected = "a minute or more, such as 30m, 2h or 90s"
+        raise RecipeError(where="--budget", found=budget, expected=expected, remedy="Write a number and s, m, h or d.")
     return hours
 
 
@@ -155,13 +151,10 @@ class TuneRequest:
             RecipeError: fewer rows than the smallest batch.
         """
         least = BATCHES[0]
-        if self.num_rows < least:
-            raise RecipeError(where=self.file, found=f"{self.num_rows} rows to train on", expected=f"at least {least}", remedy="Add rows.")
-        if self.num_apart < least:
-            raise RecipeError(
-                where=self.file, found=f"{self.num_apart} different texts in a column of the {self.num_rows} rows to train on",
-                expected=f"at least {least}: no two rows of a batch share a text", remedy="Add rows with other texts.",
-            )  # fmt: skip
+        if min(self.num_rows, self.num_apart) < least:
+            found = f"{self.num_rows} rows to train on, {self.num_apart} without a text in common"
+            expected = f"at least {least}: no two rows of a batch share a text"
+            raise RecipeError(where=self.file, found=found, expected=expected, remedy="Add rows with other texts.")
         return [size for size in BATCHES if size * 4 <= self.num_rows and size <= self.num_apart] or [least]
 
 
@@ -186,7 +179,8 @@ def training_values(
     values = _values(asked, only=method or asked.default_method, limit=limit)
     for path, value in (suggestion or {}).items():
         values = with_path(values, path, value, where=path)
-    corpus: dict[str, Json] = {"kind": "own", "file": asked.file, **asked.corpus, "held_out": dict(asked.held_out), **_limited(limit)}
+    corpus: dict[str, Json] = {"kind": "own", "file": asked.file, **asked.corpus, "held_out": dict(asked.held_out)}
+    corpus |= {} if limit is None else {"limit": limit}
     return values | {"corpus": corpus, "seeds": list(seeds)}
 
 
@@ -200,8 +194,8 @@ def search_values(asked: TuneRequest, *, limit: int | None = None) -> dict[str, 
     space: dict[str, Json] = {"training.learning_rate": RATES, "training.epochs": EPOCHS}
     if len(batches) > 1:
         space["training.batch_size"] = {"choice": [*batches]}
-    for place in _places(asked):
-        space |= _space_at(place, asked.methods_tried)
+    for place, (name, one) in itertools.product(_places(asked), asked.methods_tried.items()):
+        space |= {f"methods.{name}{place.suffix}.{field}": axis for field, axis in one.space.items()}
     return values | {
         "name": f"{asked.recipe_name}-search",
         "selection": {"task": "own", "every_fraction": 0.5},
@@ -225,7 +219,7 @@ def _values(asked: TuneRequest, *, only: str | None = None, limit: int | None) -
         "name": asked.recipe_name,
         "about": f"sentdist {asked.command} {asked.file}: {asked.shape}, {', '.join(one.title for one in asked.methods_tried.values())}.",
         "encoder": {field: value for field, value in first.items() if value is not None},
-        "corpus": {"kind": "own", "file": asked.file, **asked.corpus} | _limited(limit),
+        "corpus": {"kind": "own", "file": asked.file, **asked.corpus, **({} if limit is None else {"limit": limit})},
         "training": asked.default_training,
         "evaluation": {"tasks": ["own"], "max_length": asked.max_length},
         "seeds": [0],
@@ -233,10 +227,6 @@ def _values(asked: TuneRequest, *, only: str | None = None, limit: int | None) -
         "methods": rows,
         "runtime": {"engine": "torch", "workers": 1, "cpus_per_worker": 1},
     }
-
-
-def _limited(limit: int | None) -> dict[str, Json]:
-    return {} if limit is None else {"limit": limit}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,11 +270,6 @@ def _rows_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
             **banks,
         }
     return rows
-
-
-def _space_at(place: _Place, methods: Mapping[str, Tunable]) -> dict[str, Json]:
-    """Return the search space of the fields of each method."""
-    return {f"methods.{name}{place.suffix}.{own}": copy.deepcopy(axis) for name, one in methods.items() for own, axis in one.space.items()}
 
 
 def _short_names(checkpoints: Sequence[str]) -> list[str]:

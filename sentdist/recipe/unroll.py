@@ -53,7 +53,6 @@ class Builder:
         self.resolver = resolver
         self.sizes = sizes  # filled in
         self.tasks = RecipeTasks(recipe, resolver)
-        self._under_way: list[str] = []  # methods whose trainings are being planned, each needed by the one before it
         self.remarks: dict[str, None] = {}  # in the order in which methods were planned
         self.folds: tuple[int | None, ...] = (None,) if recipe.folds is None else tuple(range(recipe.folds.num))
         for section in (recipe.corpus, *recipe.corpora.values()):
@@ -104,16 +103,6 @@ class Builder:
         Args:
             phi: Replaces the phi of the objective; None: no change.
         """
-        if name in self._under_way:
-            cycle, remedy = " → ".join((*self._under_way, name)), "Let one of them start from the checkpoint."
-            raise RecipeError(where=f"methods.{name}", found=cycle, expected="no cycle", remedy=remedy)
-        self._under_way.append(name)
-        try:
-            return self._train(name, seed=seed, fold=fold, phi=phi)
-        finally:
-            self._under_way.pop()
-
-    def _train(self, name: str, *, seed: int, fold: int | None, phi: float | None) -> Train | None:
         method = self.recipe.methods[name]
         if method.objective is None:
             return None

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from sentdist.corpora import CORPORA
 from sentdist.corpora.kind import CorpusStage
-from sentdist.errors import StoreError
+from sentdist.errors import StoreError, listed
 from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.specs import EncoderSpec, View
 from sentdist.recipe.stage import Json, as_number, canonical_fields, topological
@@ -23,40 +23,9 @@ from sentdist.report.templating import render
 from sentdist.store.record import Record, restored
 from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.tasks.kinds import TASK_KINDS
-from sentdist.text import Citation
 
 CORPUS_STAGE_KINDS = tuple(corpus.kind for corpus in CORPORA)
-REPEATED = "num_dropped_duplicates"
-COUNTS = {"num_rows": "rows", "num_sentences": "different sentences", REPEATED: "equal rows left out"}
-HIDDEN = ("columns", "limit_seed", "near", "sides", "kind", "name", "own")  # fields of a corpus that the card leaves out
-
-
-@dataclass(frozen=True, kw_only=True)
-class CardPage:
-    """The values that the template of a card uses.
-
-    Args:
-        name: name by which the encoder is loaded.
-        metadata: the hub's YAML header, with JSON values.
-        flattered: tasks whose data chose the weights.
-        corpora: one table per corpus, as rows.
-        leaks: rows under LEAKS_HEADER.
-    """
-
-    name: str
-    title: str
-    metadata: Mapping[str, Json]
-    checkpoint: str
-    revision: str
-    has_unit_length: bool
-    objective: str
-    scores: Sequence[tuple[str, ...]]
-    flattered: Sequence[str]
-    corpora: Sequence[Sequence[tuple[str, str]]]
-    leaks: Sequence[tuple[str, ...]]
-    settings: Sequence[tuple[str, str]]
-    licence: str | None
-    citations: Sequence[Citation]
+COUNTS = {"num_rows": "rows", "num_sentences": "different sentences"}
 
 
 def encoder_card(
@@ -91,7 +60,7 @@ def encoder_card(
     corpora = [one for one in all_records.values() if one.kind in CORPUS_STAGE_KINDS and one.key in upstream]
     terms = list(terms_of(train.objective))
     works = {*works_of_stages((train,)), "sbert"}  # the folder is in sentence-transformers' format
-    page = CardPage(
+    page = dict(
         name=name,
         title=PurePosixPath(name).name,
         metadata=_metadata(base or train.encoder.checkpoint, scores, name=name, licence=licence, language=language),
@@ -210,14 +179,10 @@ def _row(scores: Mapping[str, float], items: Mapping[str, Path]) -> ResultRow:
 
 def _data_rows(corpus: Record, known: Mapping[str, Record]) -> list[tuple[str, str]]:
     stage = restored(corpus.key, known)
-    is_own = isinstance(stage, CorpusStage) and any(source.own is not None for source in stage.sources)
-    counted = COUNTS if not is_own else {name: title for name, title in COUNTS.items() if name != REPEATED}  # dropped on reading
-    counts = [
-        (title, f"{value:,}" if isinstance(value := corpus.results[name], int) else str(value))
-        for name, title in counted.items()
-        if name in corpus.results
-    ]
-    return [("table", corpus.label), *([] if stage is None else _plain(canonical_fields(stage, stage.kind))), *counts]
+    sources = listed(stage.described) if isinstance(stage, CorpusStage) else ""
+    named = {"table": corpus.label, "source": sources}
+    counts = {title: corpus.results.get(name) for name, title in COUNTS.items()}
+    return [*named.items(), *((title, f"{value:,}") for title, value in counts.items() if isinstance(value, int))]
 
 
 def _leak_rows(store: ArtifactStore, corpora: Sequence[Record]) -> list[tuple[str, ...]]:
@@ -225,18 +190,6 @@ def _leak_rows(store: ArtifactStore, corpora: Sequence[Record]) -> list[tuple[st
     keys = {corpus.key for corpus in corpora}
     found = [one.record for one in current_overlaps(store) if keys & set(one.record.inputs)]
     return list(dict.fromkeys(row for record in found for row in leak_rows(record)))
-
-
-def _plain(fields: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """The fields of a corpus that describe it."""
-    found = []
-    for name, value in fields.items():
-        parts = [part for part in value if isinstance(part, dict)] if isinstance(value, list) else []
-        if parts:
-            found += [(f"part {number}", ", ".join(f"{one} {text}" for one, text in _plain(part))) for number, part in enumerate(parts, 1)]
-        elif value not in (None, [], False) and name not in HIDDEN and not isinstance(value, dict):
-            found.append((name, str(value)))
-    return found
 
 
 def _settings(train: Train, record: Record) -> list[tuple[str, str]]:

@@ -167,11 +167,8 @@ def _task_by_task(lines: Sequence[ComparedLine], labels: tuple[str, str], measur
         "worse": [line for line in significant if line.difference.difference <= 0],
         "not shown to differ": [line for line in tested if line not in significant],
     }
-    found = "; ".join(
-        f"{verdict} in {listed([f'{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})' for line in some])}"
-        for verdict, some in groups.items()
-        if some
-    )
+    words = {line.task: f"{line.task} ({measures[line.task].title} {line.difference.difference:+.2f})" for line in tested}
+    found = "; ".join(f"{verdict} in {listed([words[line.task] for line in some])}" for verdict, some in groups.items() if some)
     apart = listed(list(dict.fromkeys(measure.title for measure in measures.values())))
     return f"{labels[0]} against {labels[1]}: {found or 'no task can be tested'}. No average: {apart} are different measures."
 

@@ -34,38 +34,27 @@ MOST_BINS = 120  # of steps, along a learning curve
 MOST_LINES = 40  # of a panel of differences; the table has all
 PANELS_A_ROW = 4
 OVER_SEEDS = ("mean", "sd", "seeds")
-Found = Mapping[str, Difference]  # column -> difference
 
 
-def forest_plot(differences: Mapping[str, Found], *, columns: Sequence[str], references: References, unit: str, name: str) -> Drawing:
-    """Draw a line per system and a panel per column: difference from the reference with its 95 % interval, filled if p < 0.05.
+def forest_plot(differences: Mapping[str, Difference], *, column: str, references: References, unit: str) -> Drawing:
+    """Draw a line per system: difference from the reference with its 95 % interval, filled if p < 0.05.
 
-    All panels have one scale, which includes every point and interval. Of many systems, those that differ most are drawn.
+    The scale includes every point and interval. Of many systems, those that differ most are drawn.
     """
-    shown = _most_different(differences)
+    kept = set(sorted(differences, key=lambda system: abs(differences[system].difference), reverse=True)[:MOST_LINES])
+    shown = {system: found for system, found in differences.items() if system in kept}
     own = references.own
-    per_row = min(PANELS_A_ROW, len(columns))
-    rows = -(-len(columns) // per_row)
-    ends = [0.0, *(end for found in shown.values() for one in found.values() for end in _ends(one))]
+    ends = [0.0, *(end for one in shown.values() for end in (one.low, one.high, one.difference) if end is not None)]
     pad = 0.06 * (max(ends) - min(ends) or 1.0)
     names = [textwrap.fill(system, 40) for system in shown]
     with house_style():
         lines = sum(one.count("\n") + 1 for one in names)
-        width = 7.2 if len(columns) == 1 else 3.0 + 1.6 * per_row
-        figure, panels = canvas(width=width, height=1.0 + rows * (0.5 + 0.12 * len(names) + 0.2 * lines), rows=rows, columns=per_row)
-        for number, axes in enumerate(panels):
-            if number >= len(columns):
-                axes.set_visible(False)
-                continue
-            found = [one.get(columns[number]) for one in shown.values()]
-            _draw_lines(axes, found, numbers_at_right=len(columns) == 1)
-            axes.set_xlim(min(ends) - pad, max(ends) + pad)
-            axes.set_yticks(range(len(names)), names if number % per_row == 0 else [""] * len(names))
-            if len(columns) > 1:
-                axes.set_title(textwrap.fill(columns[number], 20), fontsize=9)
-        figure.supxlabel(textwrap.fill(f"{unit} from {references.words}", int(width / 0.08)), fontsize=9, color=MUTED)
-        everyone = [one for found in differences.values() for one in found.values()]
-        about = [SPEAKS_OF[one] for one in SPEAKS_OF if one in {found.about for found in everyone}]
+        figure, (axes,) = canvas(width=7.2, height=1.5 + 0.12 * len(names) + 0.2 * lines)
+        _draw_lines(axes, list(shown.values()))
+        axes.set_xlim(min(ends) - pad, max(ends) + pad)
+        axes.set_yticks(range(len(names)), names)
+        figure.supxlabel(textwrap.fill(f"{unit} from {references.words}", 90), fontsize=9, color=MUTED)
+        about = [SPEAKS_OF[one] for one in SPEAKS_OF if one in {found.about for found in differences.values()}]
         over = f" over {'; of some over '.join(about)}" if about else ""
         caption = (
             f"Difference from {references.words}, with its 95 % interval{over}. Filled: p < 0.05; hollow: not, or untested. "
@@ -75,40 +64,21 @@ def forest_plot(differences: Mapping[str, Found], *, columns: Sequence[str], ref
         caption += f" {references.apart}" if references.apart else ""
         records = [
             [system, *([own[system]] if own else []), column, one.difference, one.low, one.high, one.table_p, one.about]
-            for system, found in differences.items()
-            for column, one in found.items()
+            for system, one in differences.items()
         ]
         header = ["system", *(["against"] if own else []), "task", "difference", "low", "high", "p over table", "speaks of"]
-        return save(figure, name=name, caption=caption, header=header, records=records)
+        return save(figure, name="differences", caption=caption, header=header, records=records)
 
 
-def _ends(one: Difference) -> list[float]:
-    return [end for end in (one.low, one.high, one.difference) if end is not None]
-
-
-def _most_different(differences: Mapping[str, Found]) -> Mapping[str, Found]:
-    """The MOST_LINES systems that differ most, in the given order."""
-
-    def distance(system: str) -> float:
-        found = differences[system].values()
-        return abs(sum(one.difference for one in found) / len(found))
-
-    kept = set(sorted(differences, key=distance, reverse=True)[:MOST_LINES])
-    return {system: found for system, found in differences.items() if system in kept}
-
-
-def _draw_lines(axes: Axes, differences: Sequence[Difference | None], *, numbers_at_right: bool) -> None:
+def _draw_lines(axes: Axes, differences: Sequence[Difference]) -> None:
     """Draw a line per difference, black: the side of 0 shows the sign, and colours mean systems in the other figures."""
     axes.axvline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
     for place, one in enumerate(differences):
-        if one is None:
-            continue
         if one.low is not None and one.high is not None:
             axes.hlines(place, one.low, one.high, colors=[to_rgba(INK, 1.0 if one.is_significant else 0.45)], linewidths=2)
         axes.plot(one.difference, place, "o", color=INK if one.is_significant else "white", markeredgecolor=INK, markeredgewidth=1.4)
-        if numbers_at_right:
-            said = f"{one.difference:+.2f}  " + ("no test" if one.table_p is None else f"p {p_text(one.table_p)}")
-            axes.text(1.01, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
+        said = f"{one.difference:+.2f}  " + ("no test" if one.table_p is None else f"p {p_text(one.table_p)}")
+        axes.text(1.01, place, said, transform=axes.get_yaxis_transform(), va="center", fontsize=8.5)
     axes.set_ylim(len(differences) - 0.4, -0.6)
     axes.tick_params(axis="y", labelcolor=INK)
     axes.spines["left"].set_visible(False)

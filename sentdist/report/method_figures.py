@@ -52,19 +52,14 @@ def geometry_rows(results: Results) -> list[list[str]]:
     return means_table(results, [f"{task}.{measure}" for measure in TASK_KINDS["geometry"].shown], digits=3)
 
 
-def link_rows(results: Results, *, printed: Mapping[str, Sequence[float]]) -> list[list[str]]:
-    """Return the rows under LINK_HEADER (arXiv 2212.08802, Table 7), × 100, then the printed rows of the same relations.
-
-    Args:
-        printed: relation -> scores of a paper, in the order of LINK_COLUMNS.
-    """
+def link_rows(results: Results) -> list[list[str]]:
+    """Return the rows under LINK_HEADER (arXiv 2212.08802, Table 7), × 100."""
     rows: list[list[str]] = []
     for cell, trials in results.items():
         for relation in [key[len("links.") : -len(".mrr")] for key in trials[0] if key.startswith("links.") and key.endswith(".mrr")]:
             names = [f"links.{relation}.{measure}" for measure in ("mrr", "hits@1", "hits@3", "hits@10")]
             rows += [[cell, relation, *row[1:], str(len(trials))] for row in means_table({cell: trials}, names, digits=1)]
-    asked = [relation for relation in dict.fromkeys(row[1] for row in rows) if relation in printed]
-    return rows + [["paper (BERT-base)", relation, *(f"{one:.1f}" for one in printed[relation]), "1"] for relation in asked]
+    return rows
 
 
 def relation_drawings(sweep: SweepRecord, records: Mapping[str, Record]) -> Iterator[Drawing]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from sentdist.errors import counted
+from sentdist.errors import counted, listed
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.recipe.stage import Json
 from sentdist.report.comparisons import AVERAGE, Comparison, corrected, in_words
@@ -19,7 +19,6 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import DevCell, SweepRecord, TrialRecord, cells_by_dev
 
 MOST_SPOKEN = 6  # rows that the head of a page mentions
-MOST_NAMED = 3  # values of one kind that are listed; of the others only the number is given
 
 
 def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record]) -> list[str]:
@@ -27,7 +26,7 @@ def finding(sweep: SweepRecord, table: ResultTable, records: Mapping[str, Record
     rows = spoken_rows(sweep, table, records)
     if said := verdicts(table, [line.label for line in rows]):
         return said
-    return [f"{scored(rows[0], table)}{standing(rows[0], table)}."] if rows else []
+    return [f"{scored(rows[0], table)}."] if rows else []
 
 
 def verdicts(table: ResultTable, labels: Sequence[str]) -> list[str]:
@@ -76,31 +75,13 @@ def rests_on(table: ResultTable, line: Line | None) -> str:
     return f"It rests on {' and '.join(basis)}." if basis else ""
 
 
-def standing(line: Line, table: ResultTable) -> str:
-    """Compare a row with the best row, in words; for tables without a baseline."""
-    column = table.lead
-    means = {one.label: summary.mean for one in table.lines if (summary := one.cells[column].summary) is not None}
-    best = max(means, key=lambda label: means[label])
-    if len(means) < 2:
-        return ""
-    printed = {label: f"{mean:.2f}" for label, mean in means.items()}
-    if printed[line.label] == printed[best]:
-        others = list(printed.values()).count(printed[best]) - 1
-        too = f"; {counted(others, 'other row')} {'has' if others == 1 else 'have'} it, too" if others else ""
-        return f", the highest of the table{too}"
-    verdict = ", which is significantly better" if line.cells[column].is_below_best else ""
-    return f"; {best} has the highest, {printed[best]}{verdict}"
-
-
 def column_words(table: ResultTable) -> str:
     """Return the name of the leading column in words."""
     return f"average of {len(table.columns) - 1} tasks" if table.lead == AVERAGE else table.lead
 
 
-def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterable[CellFacts]) -> dict[str, str]:
-    """Return the facts at the head of a sweep's page (name -> value); values that vary are listed."""
-    cells = list(facts)
-    trained = [one.train for one in cells if one.train is not None]
+def page_facts(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, str]:
+    """Return the facts on a sweep that its recipe does not have (name -> value); values that vary are listed."""
     newest = max(records.values(), key=lambda record: record.created_at)
     versions = (
         f"{name} {newest.environment[name]}" for name in ("torch", "transformers", "ray", "deepspeed") if name in newest.environment
@@ -108,16 +89,10 @@ def page_facts(sweep: SweepRecord, records: Mapping[str, Record], facts: Iterabl
     trainings = [record for record in records.values() if record.kind == "train"] or list(records.values())
     found = {
         "trials": str(len(sweep.trials)),
-        "seeds": _listed(sorted({trial.seed for trial in sweep.trials if trial.seed is not None})) or "none",
-        "encoder": _listed(one.encoder.checkpoint for one in trained),
-        "data": _listed(one.source for one in cells),
-        "batch": _listed(one.training.batch_size for one in trained),
-        "rate": _listed(one.training.learning_rate for one in trained),
-        "epochs": _listed(one.training.epochs for one in trained),
-        "machine": _listed(map(_machine, trainings)),
+        "machine": listed(list(dict.fromkeys(map(_machine, trainings)))),
         "finished": newest.created_at.replace("T", " ").removesuffix("Z") + " UTC",
         "made with": ", ".join(versions),
-        "commit": _listed(record.environment.get("commit") for record in trainings),
+        "commit": listed(list(dict.fromkeys(record.environment.get("commit", "") for record in trainings))),
     }
     return {name: value for name, value in found.items() if value}
 
@@ -128,17 +103,6 @@ def _machine(record: Record) -> str:
     parts = [record.environment.get("processor", "")]
     parts += [f"{workers} × {gpus:g} GPU" if gpus != 1 else f"{workers} GPU"] if isinstance(gpus, int | float) and gpus else []
     return ", ".join(part for part in parts if part)
-
-
-def _listed(values: Iterable[object]) -> str:
-    """The first distinct values and the number of the others; "" for none."""
-    texts: Sequence[str] = list(dict.fromkeys(_text(value) for value in values if value not in (None, "")))
-    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
-    return ", ".join(texts[:MOST_NAMED]) + more
-
-
-def _text(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,20 +173,11 @@ def no_gain(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
 
 def no_tests(sweep: SweepRecord, records: Mapping[str, Record]) -> str:
     """Return a hint if the recipe names no baseline, and how to name one; "" if it does, or if nothing is scored."""
-    scored = list(dict.fromkeys(trial.method for trial in sweep.trials if trial.key in records))
-    if sweep.baseline is not None or not scored:
+    if sweep.baseline is not None or not any(trial.key in records for trial in sweep.trials):
         return ""
-    if len({trial.method for trial in sweep.trials}) < 2:
-        return (
-            "Nothing is tested against a baseline: add one under `methods:`, such as `base: {}` (the untouched "
-            "encoder), and say `baseline: base`."
-        )
-    untouched = [trial.method for trial in sweep.trials if trial.train is None]
-    others = [name for name in scored if name != (untouched or scored)[0]]
-    return (
-        f"Nothing is tested against a baseline: say `baseline: {(untouched or scored)[0]}` in the recipe (or {', '.join(others)}) and give "
-        "the command again; it rebuilds nothing, and the report has the tests."
-    )
+    untouched = next((trial.method for trial in sweep.trials if trial.train is None), None)
+    how = f"say `baseline: {untouched}`" if untouched else "add `base: {}` (the untouched encoder) to `methods`, and say `baseline: base`"
+    return f"Nothing is tested against a baseline: {how} in the recipe. The same command then tests it."
 
 
 def _is_untouched(facts: CellFacts) -> bool:

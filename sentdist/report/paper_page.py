@@ -72,18 +72,6 @@ class ShownTable:
         return f"{counted(sum(map(len, self.not_run.values())), 'row')} not run here, with the recipes that run them"
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperPage:
-    """The values that the templates of a paper use."""
-
-    title: str
-    lead: tuple[str, ...]
-    note: str
-    facts: Mapping[str, str]
-    tables: tuple[ShownTable, ...]
-    about: str = ""
-
-
 def report_paper(store: ArtifactStore, name: str) -> Report:
     """Build the page of a paper: its tables with our rows, then the rows that were not run, folded away, with their recipes.
 
@@ -93,17 +81,9 @@ def report_paper(store: ArtifactStore, name: str) -> Report:
     tables = shown_tables(store, name)
     num_ours = sum(row.kind == "ours" for table in tables for row in table.rows)
     num_printed = sum(len(table.printed.rows) for table in tables)
-    page = PaperPage(
-        title=tables_of(name).title, lead=(f"{num_ours} rows of ours under {num_printed} printed rows. {NOTE}",), note=NOTE,
-        facts={"store": store.shown}, tables=tables,
-    )  # fmt: skip
-    return Report(
-        name=f"paper-{name}",
-        lead="\n".join(page.lead),
-        markdown=(markdown := render("paper.md.jinja", page=page)),
-        html=html_page(markdown),
-        files={},
-    )
+    markdown = render("paper.md.jinja", title=tables_of(name).title, note=NOTE, tables=tables)
+    lead = f"{num_ours} rows of ours under {num_printed} printed rows. {NOTE}"
+    return Report(name=f"paper-{name}", lead=lead, markdown=markdown, html=html_page(markdown), files={})
 
 
 def shown_tables(store: ArtifactStore, name: str) -> tuple[ShownTable, ...]:

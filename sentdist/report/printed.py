@@ -1,4 +1,4 @@
-"""Read the tables that papers printed (`papers/*.yaml`), match our cells to their rows, and set both side by side."""
+"""Read the tables that papers printed (`papers/*.yaml`) and match our cells to their rows."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sentdist.errors import counted
+from sentdist.corpora.graded import GradedCorpus
+from sentdist.corpora.relations import RelationalCorpus
+from sentdist.corpora.rows import RowsCorpus
+from sentdist.objectives.regression import Regression
+from sentdist.recipe.objectives import terms_of
 from sentdist.recipe.shipped import PAPERS
+from sentdist.recipe.specs import View
+from sentdist.recipe.stages import Train
 from sentdist.recipe.wording import parsed_yaml
-from sentdist.report.cell_values import cell_values, meets
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.score_rows import CellFacts, ResultRow, TableRows, means_over_folds
 from sentdist.report.tables import ResultTable, build_table
@@ -21,7 +26,6 @@ from sentdist.tasks.kinds import TASK_KINDS
 
 STS_COLUMNS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R", AVERAGE)
 FOLDER = Path(__file__).parent / "papers"
-NOTE = "Levels depend on encoder, data and budget; what can be compared is the gain of each side over its base, the signed number."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +60,6 @@ class PaperTable:
         title_of_ours: title of our table, if the columns are ambiguous (two benchmarks have a column CR).
         also: our column -> printed column that it also reproduces, if the paper scored its rows that way.
         kind: kind of the task whose results reproduce it, if our tables do not have its columns.
-        is_compared: whether the report of a sweep shows it beside ours.
     """
 
     number: str
@@ -68,7 +71,6 @@ class PaperTable:
     title_of_ours: str | None = None
     also: Mapping[str, str] = field(default_factory=dict)
     kind: str | None = None
-    is_compared: bool = True
 
     @property
     def by_label(self) -> dict[str, PaperRow]:
@@ -104,76 +106,6 @@ class PaperTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideBySideRow:
-    """Our and the printed scores of one system, and the gain of each over its base row; None: no number."""
-
-    label: str
-    paper_label: str
-    ours: tuple[float | None, ...]
-    paper: tuple[float, ...]
-    our_gain: tuple[float | None, ...]
-    paper_gain: tuple[float | None, ...]
-    what: str = ""  # encoder, batch and seeds of ours, which are not the paper's
-
-    @property
-    def whose(self) -> str:
-        """Description of our line."""
-        return f"ours: {self.what}" if self.what else "ours"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SideBySide:
-    """Our table beside a printed one, over the columns that both have."""
-
-    paper: PaperTable
-    columns: tuple[str, ...]
-    rows: tuple[SideBySideRow, ...]
-    note: str = NOTE
-
-
-def side_by_side(table: ResultTable, paper: PaperTable, cells: Mapping[str, CellFacts]) -> SideBySide | None:
-    """Put our lines beside the printed rows that they reproduce, over the shared columns.
-
-    Encoders, data and budgets differ, so gains are comparable and levels are not.
-
-    Returns:
-        None if fewer than two printed rows have a line, or only an average is shared and the paper printed more.
-    """
-    shared = paper.columns_in(table.columns)
-    lines = {line.label: line for line in table.lines}
-    matches = paper.matches({label: cells[label] for label in lines})
-    if len(set(matches.values())) < 2 or not (set(shared) - {AVERAGE} or (shared and paper.columns == (AVERAGE,))):
-        return None
-
-    def means(label: str) -> tuple[float | None, ...]:
-        return tuple(summary.mean if (summary := lines[label].cells[column].summary) else None for column in shared.values())
-
-    def printed(label: str) -> tuple[float, ...]:
-        return tuple(paper.by_label[label].scores[paper.columns.index(column)] for column in shared)
-
-    base = paper.base_label(matches)
-    rows = tuple(
-        SideBySideRow(
-            label=label,
-            paper_label=row,
-            ours=means(label),
-            paper=printed(row),
-            our_gain=_gains(means(label), None if base in (None, label) else means(base)),
-            paper_gain=_gains(printed(row), None if paper.base in (None, row) else printed(paper.base)),
-            what=", ".join(filter(None, (cells[label].line, counted(lines[label].num_seeds, "seed"), paper.also_line(table.columns)))),
-        )
-        for label, row in matches.items()
-    )
-    return SideBySide(paper=paper, columns=tuple(shared), rows=rows)
-
-
-def _gains(scores: Sequence[float | None], base: Sequence[float | None] | None) -> tuple[float | None, ...]:
-    """Scores minus those of the base; all None without a base."""
-    pairs = zip(scores, base or [None] * len(scores), strict=True)
-    return tuple(None if score is None or other is None else score - other for score, other in pairs)
-
-
-@dataclass(frozen=True, kw_only=True)
 class PaperTables:
     """The tables of a paper.
 
@@ -185,21 +117,9 @@ class PaperTables:
     tables: Mapping[str, PaperTable]
     regulators: Mapping[int, float] | None = None
 
-    @property
-    def links(self) -> dict[str, tuple[float, ...]]:
-        """Relation -> printed scores of link prediction."""
-        rows = (row for table in self.tables.values() if table.kind == "links" for row in table.rows)
-        return {row.results.removeprefix("links."): row.scores for row in rows}
-
     def our_rows(self, cells: Mapping[str, CellFacts]) -> dict[str, dict[str, str]]:
         """Return table -> our label -> printed row, of the tables whose columns our tables have."""
         return {number: table.matches(cells) for number, table in self.tables.items() if table.kind is None}
-
-    def beside(self, table: ResultTable, cells: Mapping[str, CellFacts]) -> Iterator[SideBySide]:
-        """Yield the printed tables that have rows of ours, beside ours; each row describes our cell."""
-        for paper in self.tables.values():
-            if paper.kind is None and paper.is_compared and (found := side_by_side(table, paper, cells)) is not None:
-                yield found
 
 
 def tables_from_results(
@@ -268,3 +188,79 @@ def _conditions(ours: Mapping[str, Any], label: str, shared: Mapping[str, Any]) 
 
 def _read(path: Path) -> Any:
     return parsed_yaml(path.read_text(encoding="utf-8"), where=path.name, expected="YAML", remedy="Correct the file.")
+
+
+def cell_values(cell: CellFacts) -> dict[str, Any]:
+    """Return the values by name; `start` has those of the training that the cell's training continues."""
+    encoder = cell.untouched if cell.train is None else cell.train.encoder
+    checkpoint = "" if encoder is None else encoder.checkpoint.lower()
+    scoring = cell.view.relations
+    return {
+        "is_as_it_is": cell.is_as_it_is,
+        "encoder": encoder,
+        "checkpoint": checkpoint.rpartition("/")[2],
+        "encoder_family": "RoBERTa" if "roberta" in checkpoint else "BERT",  # encoders that the papers do not have count as BERT-base
+        "encoder_size": "large" if "large" in checkpoint else "base",
+        "phis": cell.phis,
+        "attention_dropout": cell.attention_dropout,
+        "drophead": cell.drophead,
+        "channels": _channels(cell.view),
+        "relation_weights": None if scoring is None else {name: weight for name, weight in scoring.by_name.items() if weight},
+        "combine": None if scoring is None else scoring.combine,
+        **({} if cell.train is None else _of_training(cell.train)),
+    }
+
+
+def meets(values: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
+    """Return whether every value, named by a dotted path, is the one that a condition wants; what a cell lacks is None."""
+    return all(_value(values, path) == wanted for path, wanted in conditions.items())
+
+
+def regression_of(cell: CellFacts) -> Regression | None:
+    """Return the regression that a cell was trained by; None if it was another objective, or nothing was trained."""
+    objective = None if cell.train is None else cell.train.objective
+    return objective if isinstance(objective, Regression) else None
+
+
+def _value(values: Any, path: str) -> Any:
+    for name in path.split("."):
+        values = values.get(name) if isinstance(values, Mapping) else getattr(values, name, None)
+    return list(values) if isinstance(values, tuple) else values
+
+
+def _of_training(train: Train) -> dict[str, Any]:
+    start = _of_training(train.start) if isinstance(train.start, Train) else None
+    terms = {term.name: term for term in terms_of(train.objective)}
+    return {
+        "objective": train.objective,
+        "term": terms,
+        "terms": sorted(terms),
+        "training": train.training,
+        "start": start,
+        "continues": train.start is not None,
+        "ever_frozen": train.training.freeze_encoder or (start is not None and start["ever_frozen"]),
+        "corpus": train.corpus,
+        **_of_corpus(train.corpus),
+    }
+
+
+def _of_corpus(corpus: object) -> dict[str, Any]:
+    match corpus:
+        case RowsCorpus(columns=columns):  # "aa": each sentence with itself; "abc": triplets
+            return {"columns": "".join("abc"[columns.index(column)] for column in columns)}
+        case RelationalCorpus():
+            return {"relations": sorted(corpus.relation_names)}
+        case GradedCorpus(parts=parts):
+            return {
+                "sources": sorted({part.source for part in parts}),
+                "scales": sorted({part.scale for part in parts}),
+                "is_filtered": bool(corpus.without),
+            }
+    return {"is_filtered": False}
+
+
+def _channels(view: View) -> str:
+    """Which part of the embedding is scored."""
+    if view.channels is None:
+        return "whole"
+    return "tags" if view.channels == "tags" or (view.channels != "words" and view.channels[0] == 0) else "words"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from sentdist.corpora.kind import CorpusStage
 from sentdist.evaluation.items import Items, items_of, joined
 from sentdist.evaluation.sts import mean_of_all
 from sentdist.files import drop_remedy, read_parquet
-from sentdist.frozen import Frozen
 from sentdist.recipe.objectives import Sum, phi_of, terms_of
 from sentdist.recipe.specs import EncoderSpec, Regularizers, View
 from sentdist.recipe.stage import Json, as_number
@@ -262,83 +261,19 @@ class CellFacts:
         return () if self.train is None or self.scores is None else chosen_and_scored(self.train.selection, self.scores.tasks)
 
     @property
-    def flattered(self) -> str:
-        """What was chosen by test sets that are scored, in words; "" for nothing."""
-        if self.train is None:
-            return ""
-        parts = (
-            f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored" if self.chosen_on_test else "",
-            "relation chosen by the test" if self.view.relations is not None and self.view.relations.combine == "best" else "",
-        )
-        return "; ".join(part for part in parts if part)
-
-    @property
     def line(self) -> str:
         """What a reader must know to compare a row with a printed one; "" for lexical baselines."""
         encoder = self.untouched if self.train is None else self.train.encoder
         if encoder is None:
             return ""
-        view = tuple(_scored_by(self.view))
-        if self.train is None:
-            return ", ".join((*_encoder(encoder), *view))
-        training = self.train.training
-        further = (*_unlike_defaults(self.train.regularizers), *view, *self._beginning(), self._selected_by, self.flattered)
-        parts = (*_encoder(encoder), f"batch {training.batch_size}", f"epochs {training.epochs}", *self._chosen(), *further)
-        return ", ".join(part for part in parts if part)
-
-    @property
-    def _selected_by(self) -> str:
-        """How the weights of a training were chosen."""
-        if self.train is None or self.train.selection is None:
-            return "last weights"
-        return f"selected on {self.train.selection.name}"
-
-    def _beginning(self) -> Iterator[str]:
-        """The training that it continues, and whether the encoder stays frozen."""
-        if self.train is not None and self.train.start is not None:
-            before = self.train.start
-            yield f"after {before.objective.name}" if isinstance(before, Train) else "after another training"
-        if self.train is not None and self.train.training.freeze_encoder:
-            yield "encoder frozen"
-
-    def _chosen(self) -> Iterator[str]:
-        """Fields of corpus and objective that differ from their defaults (mostly the values of the papers)."""
-        assert self.train is not None
-        if self.corpus is not None:
-            yield from _unlike_defaults(self.corpus)
-        objective = self.train.objective
-        if not isinstance(objective, Sum):
-            yield from _unlike_defaults(objective)
-            return
-        for term in objective.terms:
-            yield f"{term.objective.name} weight {term.weight:g}"
-            yield from (f"{term.objective.name} {field}" for field in _unlike_defaults(term.objective))
-
-
-def _encoder(encoder: EncoderSpec) -> Iterator[str]:
-    """Checkpoint, initialization, layers and pooling."""
-    yield encoder.checkpoint.rpartition("/")[2]
-    yield from ("random weights",) if encoder.initialization == "random" else ()
-    yield from (f"layers {encoder.layers}",) if encoder.layers is not None else ()
-    yield encoder.pooling
-
-
-def _scored_by(view: View) -> Iterator[str]:
-    """How embeddings are scored, if not by plain cosine; without the weights of relations."""
-    yield from _unlike_defaults(view)
-    if isinstance(view.channels, tuple):
-        yield f"channels {view.channels[0]} to {view.channels[1]}"
-    yield from _unlike_defaults(view.relations) if view.relations is not None else ()
-
-
-def _unlike_defaults(value: Frozen) -> Iterator[str]:
-    """Numbers, words and switches that differ from their defaults, in words."""
-    for name, info in type(value).model_fields.items():
-        found = getattr(value, name)
-        if value.follows(name) or info.is_required() or found == info.default or not isinstance(found, str | int | float):
-            continue
-        said = ("off", "on")[found] if isinstance(found, bool) else f"{found:g}" if isinstance(found, float) else str(found)
-        yield f"{name.removeprefix('num_').replace('_', ' ')} {said}"
+        parts = [encoder.checkpoint.rpartition("/")[2], "random weights" if encoder.initialization == "random" else "", encoder.pooling]
+        if self.train is not None:
+            training, selection = self.train.training, self.train.selection
+            parts += [f"batch {training.batch_size}", f"epochs {training.epochs}", "encoder frozen" if training.freeze_encoder else ""]
+            parts += ["last weights" if selection is None else f"selected on {selection.name}"]
+            parts += [f"weights chosen by {' and '.join(self.chosen_on_test)}, which are scored"] if self.chosen_on_test else []
+        is_best = self.view.relations is not None and self.view.relations.combine == "best"
+        return ", ".join(filter(None, (*parts, "relation chosen by the test" if is_best else "")))
 
 
 def cell_facts(trial: TrialRecord, records: Mapping[str, Record]) -> CellFacts:

@@ -15,7 +15,7 @@ from sentdist.recipe.stage import Json
 from sentdist.recipe.wording import value_text
 from sentdist.report.comparisons import distance
 from sentdist.report.page_head import scored as score_of
-from sentdist.report.page_head import standing, verdicts
+from sentdist.report.page_head import verdicts
 from sentdist.report.tables import ResultTable
 from sentdist.report.templating import Block
 from sentdist.store.record import Record
@@ -191,7 +191,7 @@ def lead(facts: SearchFacts, table: ResultTable | None) -> tuple[str, ...]:
     said = verdicts(table, [*(line.label for line in chosen), *(line.label for line in table.lines if line.is_fixed)])
     unequal = " The methods had unequal numbers of trials, which favours those with more." if len(set(counts)) > 1 else ""
     return (
-        *(said or [f"{score_of(chosen[0], table)}{standing(chosen[0], table)}."]),
+        *(said or [f"{score_of(chosen[0], table)}."]),
         f"The settings were chosen on dev {tried}.{unequal}",
     )
 

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from sentdist.recipe.specs import Regularizers, Shape
+from sentdist.recipe.specs import Regularizers
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import STAGES
-from sentdist.report.cell_values import regression_of
-from sentdist.report.comparisons import AVERAGE
 from sentdist.report.figures import Cost, LearningCurve, Series, cost_plot, curves, forest_plot, heat_map, learning_curves
 from sentdist.report.method_figures import TITLES, relation_drawings
 from sentdist.report.page_head import column_words
-from sentdist.report.printed import tables_of
+from sentdist.report.printed import regression_of, tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow
 from sentdist.report.style import Drawing, SystemStyles, styles_of
 from sentdist.report.sweep_rows import SweepRows, table_rows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
-from sentdist.tasks.kinds import TASK_KINDS
-from sentdist.tasks.names import OWN, kind_of_rows, named_task, task_names
-from sentdist.tasks.task import mean_of
 from sentdist.text import PALETTE
 
 LEAST_CELLS = 4  # of a heat map; fewer cells are not drawn
@@ -37,7 +32,10 @@ def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: Sw
     headline = tables[0]
     unit, score = score_unit(headline), headline.lead_score
     rows = next(table_rows(scored)).rows
-    yield from _differences(headline, [headline.lead], unit, name="differences")
+    compared = [one for one in headline.comparisons if one.relation == "baseline" and headline.lead in one.differences]
+    if compared:
+        found = {one.system: one.differences[headline.lead] for one in compared}
+        yield forest_plot(found, column=headline.lead, references=headline.references, unit=f"difference: {unit}")
     scores: dict[str, list[float]] = {}
     for row in rows:
         if (mean := score(row)) is not None:
@@ -48,9 +46,7 @@ def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: Sw
         objectives = {label: facts.objective for label, facts in scored.facts.items() if facts.objective is not None}
         num_systems = len({curve.label for curve in scored.curves})
         shown = _readable(scored.curves, systems)
-        yield learning_curves(shown, dev_unit=dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
-    if len(tasks := [column for column in headline.columns if column != AVERAGE]) > 1:
-        yield from _differences(headline, tasks, headline.unit, name="differences-by-task")
+        yield learning_curves(shown, dev_unit=_dev_unit(sweep.recipe), styles=styles, objectives=objectives, num_systems=num_systems)
     printed = tables_of(sweep.paper).regulators if sweep.paper is not None and scored.of_kind("sts") else None
     yield from _regulators(rows, score, scored.facts, unit, paper=printed)
     yield from _grid(rows, score, scored.facts, unit)
@@ -59,18 +55,6 @@ def sweep_drawings(sweep: SweepRecord, records: dict[str, Record], *, scored: Sw
     if spent:
         yield cost_plot(spent, unit=unit, work_unit=work_unit(records), styles=styles)
     yield from relation_drawings(sweep, records)
-
-
-def _differences(table: ResultTable, columns: list[str], unit: str, *, name: str) -> Iterator[Drawing]:
-    """The comparison of each row with its reference in these columns."""
-    differences = {
-        one.system: {column: found for column in columns if (found := one.differences.get(column)) is not None}
-        for one in table.comparisons
-        if one.relation == "baseline"
-    }
-    known = {system: found for system, found in differences.items() if found}
-    if known:
-        yield forest_plot(known, columns=columns, references=table.references, unit=f"difference: {unit}", name=name)
 
 
 def costs(sweep: SweepRecord, records: Mapping[str, Record], scores: Mapping[str, Sequence[float]]) -> Iterator[Cost]:
@@ -102,22 +86,10 @@ def score_unit(table: ResultTable) -> str:
     return f"{column_words(table)} ({table.unit})"
 
 
-def dev_unit(recipe: Mapping[str, Json]) -> str:
-    """Return the label of axes that show the dev score of a recipe: its tasks and their measures."""
+def _dev_unit(recipe: Mapping[str, Json]) -> str:
+    """The label of axes that show the dev score of a recipe."""
     selection = recipe.get("selection")
-    if not isinstance(selection, dict):
-        return "dev score"
-    given = str(selection["task"])
-    measures = [TASK_KINDS[_kind(task, recipe)].main for task in task_names(given.split("+"))]
-    return f"{given} ({mean_of(measures).title} × 100)"
-
-
-def _kind(task: str, recipe: Mapping[str, Json]) -> str:
-    if task != OWN:
-        return named_task(task).card.kind
-    corpus = recipe["corpus"]
-    assert isinstance(corpus, dict)
-    return kind_of_rows(cast(Shape, corpus["shape"]))
+    return f"dev score of {selection['task']} × 100" if isinstance(selection, dict) else "dev score"
 
 
 def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], baseline: str | None) -> list[str]:

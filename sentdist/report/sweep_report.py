@@ -14,7 +14,6 @@ from sentdist.report.comparisons import GridBaseline
 from sentdist.report.leaks import LEAKS_HEADER, LEAKS_NOTE, LEAKS_TITLE, NOT_CHECKED, SweepLeaks, sweep_leaks
 from sentdist.report.method_figures import GEOMETRY_HEADER, LINK_HEADER, PROBES, geometry_rows, link_rows, means_table, results_of
 from sentdist.report.page_head import finding, page_facts, rests_on, spoken_rows
-from sentdist.report.printed import SideBySide, tables_of
 from sentdist.report.score_rows import ResultRow
 from sentdist.report.search import SearchFacts, search_facts, search_part
 from sentdist.report.selection import (
@@ -24,12 +23,11 @@ from sentdist.report.selection import (
     confirmation_sentence,
     selection_note,
     selection_rows,
-    selection_sentence,
 )
 from sentdist.report.style import Drawing
 from sentdist.report.sweep_drawings import sweep_drawings
 from sentdist.report.sweep_rows import SweepRows, sweep_rows, table_rows
-from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, test_columns, tests_of, to_csv
+from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.report.templating import Block, html_page, render
 from sentdist.store.record import Record, not_understood
 from sentdist.store.searches import find_search
@@ -43,7 +41,6 @@ from sentdist.store.sweep import (
     load_sweep,
     method_title,
 )
-from sentdist.tasks.kinds import TASK_KINDS
 from sentdist.text import Citation
 
 FIRST_FIGURES = {"differences": "Differences", "learning": "Learning curves"}  # shown on the page; all others are folded away
@@ -75,7 +72,6 @@ class SweepPage:
     about: str = ""
     tables: tuple[ResultTable, ...] = ()
     first: tuple[Block, ...] = ()
-    printed: tuple[SideBySide, ...] = ()
     details: tuple[Block, ...] = ()
     recipe: str
     citations: tuple[Citation, ...]
@@ -139,17 +135,15 @@ def report_sweep(store: ArtifactStore, name: str) -> Report:
         lead, basis = part.lead, rests_on(tables[0], tables[0].line(part.headline) if part.headline else None)
     drawings = list(sweep_drawings(sweep, records, scored=scored, tables=tables))
     used = citations.cite([*works_of_sweep(scored, records, tables), *(part.works if part else ())])
-    facts = page_facts(sweep, records, scored.facts.values())
+    facts = page_facts(sweep, records)
     page = SweepPage(
         title=sweep.name, lead=lead, rests_on=basis, about=sweep.about, tables=tuple(tables),
         first=(
             *(Block(title=FIRST_FIGURES[one.name], drawings=(one,)) for one in drawings if one.name in FIRST_FIGURES),
             *((part.block,) if part else ()),
         ),
-        printed=tuple(_printed(sweep, scored, tables)),
         details=(
             Block(title="Setup", tables=((("", ""), [*facts.items()]),)),
-            *_differences(tables),
             *_details(sweep, records, tables[0], leaks, chosen),
             *_further(drawings, [trial.name for trial in scored.unfinished]),
         ),
@@ -167,14 +161,6 @@ def keep_report(store: ArtifactStore, name: str, folder: Path) -> str:
     report_sweep(store, name).write(folder)
     store.files.write_folder(folder, f"reports/{name}")
     return f"{store.files.uri(f'reports/{name}')}/report.html"
-
-
-def _printed(sweep: SweepRecord, scored: SweepRows, tables: Sequence[ResultTable]) -> Iterator[SideBySide]:
-    """The STS tables beside those of the sweep's paper."""
-    if sweep.paper is not None:
-        for table in tables:
-            if table.title == TASK_KINDS["sts"].table:
-                yield from tables_of(sweep.paper).beside(table, scored.facts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,13 +253,6 @@ def _present(baseline: str | None, rows: Sequence[ResultRow]) -> str | None:
     return baseline if baseline in {row.label for row in rows} else None
 
 
-def _differences(tables: Sequence[ResultTable]) -> Iterator[Block]:
-    """Every tested difference of every table."""
-    for table in tables:
-        if rows := tests_of(table):
-            yield Block(title=f"All differences from {table.references.title}: {table.title}", tables=((test_columns(table), rows),))
-
-
 def _further(drawings: Sequence[Drawing], unfinished: Sequence[str]) -> Iterator[Block]:
     if others := [one for one in drawings if one.name not in FIRST_FIGURES]:
         yield Block(title="Further figures", drawings=others)
@@ -298,30 +277,22 @@ def _stage_rows(sweep: SweepRecord, records: dict[str, Record]) -> list[list[str
         keys = [key for key, place in sweep.places.items() if place.startswith(f"{kind}/")]
         done = [records[key] for key in keys if key in records]
         spared = sum((mentions[record.key] - 1) * record.seconds for record in done)
-        rows.append(
-            [
-                kind,
-                str(sum(mentions[key] for key in keys)),
-                str(len(keys)),
-                str(len(done)),
-                f"{sum(record.seconds for record in done):.0f}",
-                f"{spared:.0f}",
-            ]
-        )
+        counts = (sum(mentions[key] for key in keys), len(keys), len(done), round(sum(record.seconds for record in done)), round(spared))
+        rows.append([kind, *map(str, counts)])
     return rows
 
 
 def _details(sweep: SweepRecord, records: dict[str, Record], table: ResultTable, leaks: SweepLeaks, chosen: str) -> Iterator[Block]:
     """The blocks on choice, leaks, geometry, links, probes and stages."""
     if cells := chosen_cells(sweep, records, table):
-        said = filter(None, (selection_note(cells), selection_sentence(cells, column=table.lead), chosen))
+        said = filter(None, (selection_note(cells), chosen))
         yield Block(title=SELECTION_TITLE, said=tuple(said), tables=((SELECTION_HEADER, selection_rows(cells)),))
     if any(trial.train for trial in sweep.trials):
         yield Block(title=LEAKS_TITLE, said=(LEAKS_NOTE if leaks.is_known else NOT_CHECKED,), tables=((LEAKS_HEADER, leaks.rows),))
     results = results_of(sweep, records)
     if geometry := geometry_rows(results):
         yield Block(title="Geometry", tables=((GEOMETRY_HEADER, geometry),))
-    if links := link_rows(results, printed={} if sweep.paper is None else tables_of(sweep.paper).links):
+    if links := link_rows(results):
         yield Block(title="Link prediction", said=(LINK_NOTE,), tables=((LINK_HEADER, links),))
     if probes := means_table(results, list(PROBES)):
         yield Block(title="Probes", said=(PROBES_NOTE,), tables=((("system", *PROBES.values()), probes),))

@@ -13,7 +13,6 @@ from sentdist.evaluation.sts import mean_of_all
 from sentdist.evaluation.variation import Column, Interval
 from sentdist.report.comparisons import (
     AVERAGE,
-    SPEAKS_OF,
     Comparison,
     GridBaseline,
     References,
@@ -22,7 +21,6 @@ from sentdist.report.comparisons import (
     corrected,
     in_words,
     lead_column,
-    p_text,
     references,
     table_columns,
 )
@@ -42,7 +40,6 @@ class Cell:
     Args:
         summary: over seeds; None: not defined.
         standing: "best" of its column, "tied" with the best (see `may_be_best`), or "".
-        is_below_best: a test shows that it is below the best, rather than there being no test.
         leaked: test items in the training data; None if none were found or leaks were not checked.
     """
 
@@ -50,7 +47,6 @@ class Cell:
     interval: Interval | None
     against_baseline: Difference | None
     standing: str = ""
-    is_below_best: bool = False
     leaked: Leaked | None = None
 
     @property
@@ -240,7 +236,6 @@ def _lines(
                     interval=None if summary is None else statistics.interval(column, system.label),
                     against_baseline=differences.get(column),
                     standing=_standing(system.label, best.get(column)),
-                    is_below_best=column in best and system.label in best[column].worse,
                     leaked=leaked.get((system.label, column)),
                 )
                 for column in columns
@@ -343,36 +338,6 @@ def interval_text(interval: Interval | None) -> str:
 def leaked_text(cell: Cell) -> str:
     """Return the leaked items of a cell in words; "" if there are none."""
     return "" if cell.leaked is None else cell.leaked.words
-
-
-TEST_COLUMNS = ("system", "task", "difference", "95 % interval", "p", "would be seen", "about")
-
-
-def test_columns(table: ResultTable) -> tuple[str, ...]:
-    """Return the titles of the columns of `tests_of`; with several references, including the reference ("from")."""
-    system, *rest = TEST_COLUMNS
-    return (system, "from", *rest) if table.references.own else TEST_COLUMNS
-
-
-def tests_of(table: ResultTable) -> list[tuple[str, ...]]:
-    """Return a row per difference from a reference, under `test_columns`."""
-    found = [(one, row) for one in table.comparisons for row in _tests(one)]
-    return [(row[0], one.other, *row[1:]) if table.references.own else row for one, row in found]
-
-
-def _tests(comparison: Comparison) -> Iterator[tuple[str, ...]]:
-    for column, found in comparison.differences.items():
-        if found.low is None or found.high is None or found.table_p is None:
-            yield comparison.system, column, f"{found.difference:+.2f}", "", "", "", f"not tested: {found.reason}"
-            continue
-        seen = "" if found.detectable is None else f"{found.detectable:.2f}"
-        interval = f"{found.low:+.2f} to {found.high:+.2f}"
-        p = p_text(found.table_p).removeprefix("= ")
-        yield comparison.system, column, f"{found.difference:+.2f}", interval, p, seen, SPEAKS_OF[found.about]
-    if (tasks := comparison.other_tasks) is not None:
-        mean, interval = f"{comparison.differences[AVERAGE].difference:+.2f}", f"{tasks.low:+.2f} to {tasks.high:+.2f}"
-        p = p_text(tasks.p).removeprefix("= ")
-        yield comparison.system, AVERAGE, mean, interval, p, "", "other tasks like these; not corrected"
 
 
 def num_seeds(line: Line) -> str:

@@ -67,7 +67,6 @@ def environment() -> Environment:
     made.filters |= {one.__name__: one for one in (interval_text, leaked_text, mark, num_left, num_seeds)}
     made.filters |= {
         "score": lambda value: f"{value:.2f}",
-        "signed": lambda value: f"{value:+.2f}",
         "cells": lambda row: Markup(" | ".join(map(escaped, row))),
         "json": lambda value: Markup(json.dumps(value)),
         "commands": _commands,

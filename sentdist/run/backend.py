@@ -71,9 +71,11 @@ class RayBackend(Backend):
         return search_on_cluster(planned, context, tracker, print_line=print_line, until=until)
 
     def build(self, plan: Plan, context: Context, *, print_line: PrintLine, show: Show | None = None) -> SweepSummary:
-        from sentdist.run.sweep import run_on_cluster
+        from sentdist.run.connection import connect_to_drive
+        from sentdist.run.sweep import run_sweep
 
-        return run_on_cluster(plan, context, tracking=self.tracking, print_line=print_line, show=show)
+        connect_to_drive()
+        return run_sweep(plan, context, tracker=Tracker(self.tracking, context.store), print_line=print_line, show=show)
 
     def end(self, sweep: str, because: BaseException) -> None:
         from sentdist.run.client import stop_sweeps

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence, Set
 from contextlib import suppress
 from typing import Any
 
@@ -13,12 +13,11 @@ from ray.exceptions import RayError
 from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
 from sentdist.recipe.stage import Stage, topological
-from sentdist.run.cluster.connection import cause_of
+from sentdist.run.connection import cause_of
 from sentdist.run.events import EventLog, StageEvent
 from sentdist.run.losses import LOSSES, Losses, end_of
 from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
-from sentdist.run.ray_private import free_resources
-from sentdist.run.resources import Demand, node_of, stage_demand
+from sentdist.run.resources import Demand, stage_demand
 from sentdist.run.submissions import (
     BackgroundTasks,
     Body,
@@ -29,20 +28,16 @@ from sentdist.run.submissions import (
     Work,
     stopped,
 )
-from sentdist.run.workers import CLOSES_WITHIN_S, NoGroupError, Order, StartedGroup, WorkerGroups
+from sentdist.run.workers import CLOSES_WITHIN_S, Order, StartedGroup, WorkerGroups
 from sentdist.store.store import Artifact
-
-
-def start(body: Body, stage: Stage, submission: Submission, demand: Demand, sink: EventSink) -> ray.ObjectRef:
-    """Start building a stage on the cluster with its demand; return the reference to its artifact."""
-    return _build.options(name=f"{stage.kind} {stage.label}", max_retries=0, **demand.options).remote(body, stage, submission, sink)
 
 
 def start_group(member: GroupMember) -> ray.ObjectRef:
     """Start a worker group with its demand; return the reference to its end."""
     demand = member.demand
     if demand.way == "task":
-        return _stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
+        stay = _stay_with_gpu if demand.num_gpus else _stay
+        return stay.options(name=member.name, max_retries=0, **demand.options).remote(member)
     # Ray Train's helpers ask "the" cluster whether their controller lives. Where several clusters run on a machine they would ask none
     # of them, and never give back what the controller had reserved. What a process starts inherits its environment.
     environment = {"env_vars": {"RAY_ADDRESS": ray.get_runtime_context().gcs_address}}
@@ -58,20 +53,15 @@ async def abort(task: ray.ObjectRef, demand: Demand) -> None:
         ray.cancel(task, force=True)
 
 
-@ray.remote
-def _build(body: Body, stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
-    collect_rarely()
-    return body(stage, submission, sink)
-
-
-# Ray reuses a free process for any stage and only changes its GPU; CUDA reads that once. So a process that stays with a GPU ends with
-# it. Set here because Ray reads it only where a function is declared.
-@ray.remote(max_calls=1)
-def _stay(member: GroupMember) -> None:
-    collect_rarely()
-    from sentdist.run.group import build_orders
+def _work(member: GroupMember) -> None:
+    from sentdist.run.orders import build_orders
 
     build_orders(member)
+
+
+_stay = ray.remote(_work)
+# Ray reuses a free process for any task and only changes its GPU; CUDA reads that once. So a process that stays with a GPU ends with it.
+_stay_with_gpu = ray.remote(max_calls=1)(_work)
 
 
 @ray.remote
@@ -97,19 +87,14 @@ def note_stopped(submission: Submission) -> None:
     submission.tracker.finish_sweep("stopped")
 
 
-def has_room(demand: Demand) -> bool:
-    """Return True if one worker of a demand fits on free CPUs and GPUs; blocks for a few milliseconds."""
-    return any(demand.fits_on(node_of(free)) for free in free_resources().values())
-
-
 ANSWER_S = 1.0  # time for a last answer to reach its caller before the board ends
 
 
 class BoardActor:
     """The actor; use it through `BoardClient`. It reserves nothing and holds only what the store has: it may die any time.
 
-    A stage is looked up in the store, then in the work in flight; if it is in neither, it is started with the ObjectRefs of its inputs as
-    arguments, so that Ray starts it when they exist and never if one failed. A submission in which a stage failed gets the same error
+    A stage is looked up in the work in flight, then in the store; if it is in neither, a task is started that waits for its inputs, then
+    has it built, again if its process or host is lost. A submission in which a stage failed gets the same error
     again; another submission starts it again. A stage with a damaged input may be requested again at once: the input was moved aside
     and is rebuilt first.
 
@@ -126,14 +111,13 @@ class BoardActor:
         self._clients: dict[str, asyncio.Event] = {}  # a process that uses the board -> set when it unregisters
         self._stopped: set[str] = set()  # submissions
         self._num_stopping = 0
-        self._waiting: set[str] = set()  # keys of what was started without a group and has perhaps no room yet
-        self._groups = WorkerGroups(self._start_group, is_wanted=lambda: bool(self._waiting))
+        self._groups = WorkerGroups(self._start_group)
         self._background = BackgroundTasks()
         self._events = EventLog()
 
     async def register(self, submission: Submission, client: str) -> None:
         """Register a process of a submission; return when it unregisters. Its reference to the answer dies with it, see `watch`."""
-        self._note_submission(submission)
+        self._submissions.setdefault(submission.id, submission)
         self._clients[client] = asyncio.Event()
         await self._clients[client].wait()
 
@@ -146,24 +130,31 @@ class BoardActor:
         if client in self._clients:
             self._clients[client].set()
 
-    async def request(self, stage: Stage, submission: Submission) -> list[ray.ObjectRef]:
-        """Return the reference to a stage's artifact, in a list because Ray would otherwise wait for it.
+    async def request(self, stage: Stage, submission: Submission) -> None:
+        """Build a stage, and inputs that are missing; return when it is in the store.
 
         Raises:
             SweepStopped: the submission was stopped.
+            ResourceError: a process or host of a stage was lost too often.
+            Exception: the body of a stage raised it.
         """
         self._refuse_stopped(submission.id)
-        self._note_submission(submission)
-        found = await asyncio.to_thread(submission.context.store.get_all, topological((stage,)))
+        self._submissions.setdefault(submission.id, submission)
+        built = await asyncio.to_thread(submission.context.store.get_all, topological((stage,)))
         self._refuse_stopped(submission.id)
         if submission.id not in self._submissions:  # it has left meanwhile
             raise stopped(submission.sweep)
-        return [self._ref(stage, submission, found)]
+        work = self._needed(stage, submission, built.keys())
+        if work is None:
+            return
+        try:
+            await asyncio.shield(work.task)
+        except BaseException:  # work that was stopped ends with errors of many kinds
+            self._refuse_stopped(submission.id)
+            raise
 
     async def post(self, event: StageEvent) -> None:
         """Keep an event and wake the readers."""
-        if event.what == "started" and (work := self._work.get(event.key)) is not None and work.demand.way == "task":
-            self._waiting.discard(event.key)
         if event.what in COUNTED:
             add(STAGES, kind=event.kind, what=event.what)
         show(IN_FLIGHT, len(self._work))
@@ -225,26 +216,34 @@ class BoardActor:
         self._background.start(self._end_after_answer())
         return len(unneeded)
 
-    async def check(self, submission_id: str) -> None:
-        """Check that a submission was not stopped.
+    def _needed(self, stage: Stage, submission: Submission, built: Set[str]) -> Work | None:
+        """The work on a stage that a submission needs, started if it is not in flight; None if the store has the stage."""
+        work = self._work.get(stage.key)
+        if work is None:
+            failed = self._failed.get(stage.key)
+            if failed is not None and submission.id in failed.asked_by:
+                return failed
+            if stage.key in built:
+                return None
+            self._failed.pop(stage.key, None)
+            inputs = [work for needed in stage.inputs if (work := self._needed(needed, submission, built)) is not None]
+            task = asyncio.get_running_loop().create_task(self._drive(stage, submission, inputs))
+            work = Work(task=task, stage=stage)
+            self._work.add(work)
+            task.add_done_callback(lambda _, work=work: self._end_of(work))  # type: ignore[misc]
+        self._work.need(stage, submission.id)
+        return work
 
-        Raises:
-            SweepStopped: the submission was stopped.
-        """
-        self._refuse_stopped(submission_id)
-
-    async def drive(self, stage: Stage, submission: Submission, *inputs: Artifact) -> Artifact:
-        """Build a stage, again when its process or host is lost.
-
-        Raises:
-            ResourceError: it was lost too often.
-            Exception: its body raised it; final.
-        """
+    async def _drive(self, stage: Stage, submission: Submission, inputs: Sequence[Work]) -> None:
+        for one in inputs:
+            await asyncio.shield(one.task)
         demand = stage_demand(stage, submission.context.runtime)
         losses = Losses(stage, submission.context.runtime.max_failures)
         while True:
             try:
-                return await self._attempt(stage, submission, demand)
+                work = self._work.get(stage.key)
+                await self._groups.build(stage, submission, demand, distance=work.distance if work else 0)
+                return
             except LOSSES as loss:
                 try:
                     retry = losses.add(loss)
@@ -253,29 +252,13 @@ class BoardActor:
                     raise
                 await self.post(retry)
 
-    async def _attempt(self, stage: Stage, submission: Submission, demand: Demand) -> Artifact:
-        if demand.stays or await self._finds_group(demand):
-            with suppress(NoGroupError):
-                work = self._work.get(stage.key)
-                return await self._groups.build(stage, submission, demand, distance=work.distance if work else 0)
-        if not await asyncio.to_thread(has_room, demand):
-            await self._groups.make_room()
-        self._waiting.add(stage.key)
-        task = start(self._body, stage, submission, demand, self._sink())
-        try:
-            artifact: Artifact = await task
-        except asyncio.CancelledError:
-            await abort(task, demand)
-            raise
-        finally:
-            self._waiting.discard(stage.key)
-        return artifact
-
-    async def _finds_group(self, demand: Demand) -> bool:
-        """Whether a worker group builds a stage sooner than a new process."""
-        if not self._groups.can_build(demand):
-            return False
-        return self._groups.can_build(demand, now=True) or not await asyncio.to_thread(has_room, demand)
+    def _end_of(self, work: Work) -> None:
+        error = None if work.task.cancelled() else work.task.exception()
+        if self._work.holds(work):
+            if error is not None and not isinstance(cause_of(error), ArtifactLost):
+                self._failed[work.stage.key] = work
+            self._work.remove(work)
+            show(IN_FLIGHT, len(self._work))
 
     def _start_group(self, name: str, demand: Demand) -> StartedGroup:
         task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
@@ -291,48 +274,12 @@ class BoardActor:
             note_failed.remote(submission, stage.key, named(error))
         await self.post(event)
 
-    def _note_submission(self, submission: Submission) -> None:
-        self._submissions.setdefault(submission.id, submission)
-
-    def _failed_in(self, stage: Stage, submission: Submission) -> Work | None:
-        failed = self._failed.get(stage.key)
-        return failed if failed is not None and submission.id in failed.asked_by else None
-
-    def _ref(self, stage: Stage, submission: Submission, built: Mapping[str, Artifact]) -> ray.ObjectRef:
-        work = self._work.get(stage.key)
-        if work is None:
-            if (failed := self._failed_in(stage, submission)) is not None:
-                return failed.ref
-            if (found := built.get(stage.key)) is not None:
-                return ray.put(found)
-            self._failed.pop(stage.key, None)
-            work = self._start(stage, submission, built)
-            self._work.add(work)
-            self._background.start(self._watch_work(work))
-        self._work.need(stage, submission.id)
-        return work.ref
-
-    def _start(self, stage: Stage, submission: Submission, built: Mapping[str, Artifact]) -> Work:
-        inputs = [self._ref(needed, submission, built) for needed in stage.inputs]
-        ref = _this_board().drive.remote(stage, submission, *inputs)  # Ray calls it once the inputs exist, and never if one failed
-        return Work(ref=ref, stage=stage, demand=stage_demand(stage, submission.context.runtime))
-
     def _release(self, submission_ids: set[str]) -> list[Work]:
         """End what only these submissions need; a later request starts it again."""
         ended = self._work.release(submission_ids)
         for work in ended:
-            ray.cancel(work.ref, recursive=False)  # `_attempt` ends its process itself: once cancelled softly it would not end by force
+            work.task.cancel()
         return ended
-
-    async def _watch_work(self, work: Work) -> None:
-        try:
-            await work.ref
-        except Exception as error:  # callers hold the reference and get the error; here only its type matters
-            if self._work.holds(work) and not isinstance(cause_of(error), ArtifactLost):
-                self._failed[work.stage.key] = work
-        if self._work.holds(work):
-            self._work.remove(work)
-            show(IN_FLIGHT, len(self._work))
 
     async def _watch_client(self, client: str, answer: ray.ObjectRef) -> None:
         with suppress(RayError):  # its process died
@@ -368,7 +315,7 @@ class BoardActor:
 
 async def _ended(works: Iterable[Work]) -> None:
     """Wait until cancelled work has ended."""
-    await asyncio.gather(*(asyncio.wrap_future(work.ref.future()) for work in works), return_exceptions=True)
+    await asyncio.gather(*(work.task for work in works), return_exceptions=True)
 
 
 def _this_board() -> Any:

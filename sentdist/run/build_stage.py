@@ -59,7 +59,7 @@ def _build(stage: Stage, submission: Submission, sink: EventSink) -> Artifact:
 
             return train_as_first_rank(stage, submission, sink, submission.tracker.begin(stage.whole.key))
         case Bank() | Targets() if demand.way == "group":
-            from sentdist.run.group import shards_in_group
+            from sentdist.run.orders import shards_in_group
 
             return shards_in_group(stage, submission, sink)
     assert demand.way == "task", f"no worker group builds stages of kind {stage.kind}"

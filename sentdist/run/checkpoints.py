@@ -18,7 +18,7 @@ from sentdist.store.record import FileChecksum, checksums_below, damage_of
 from sentdist.store.storage import reading, reason_of
 from sentdist.store.store import RUNNING, ArtifactStore
 
-if TYPE_CHECKING:  # torch takes seconds, and the board only asks for the newest step
+if TYPE_CHECKING:  # torch takes seconds, and drivers only remove checkpoints
     from sentdist.stages.train_setup import Ranks
 
 KEPT = 2  # checkpoints: if the newest is damaged, the one before it is used
@@ -56,25 +56,12 @@ class _Seal:
             return None
 
 
-def forget_running(store: ArtifactStore, stage: Stage) -> None:
-    """Remove the checkpoints of a finished training; `sentdist store gc` removes what cannot be removed now."""
-    path = f"{store.base}/{RUNNING}/{stage.key}"
-    with suppress(OSError):
-        if store.filesystem.get_file_info(path).type == fs.FileType.Directory:
-            store.filesystem.delete_dir(path)
-
-
 def forget_finished(store: ArtifactStore, finished: Set[str]) -> None:
-    """Remove checkpoints left by finished stages (keys) whose process was lost between publishing and `forget_running`."""
+    """Remove checkpoints of finished stages (keys); `sentdist store gc` removes what cannot be removed now."""
     with suppress(OSError):
         for info in store.filesystem.get_file_info(fs.FileSelector(f"{store.base}/{RUNNING}", allow_not_found=True)):
             if info.base_name in finished:
                 store.filesystem.delete_dir(info.path)
-
-
-def newest_step(store: ArtifactStore, stage: Stage, *, below: int | None = None) -> int | None:
-    """Return the step of the newest checkpoint, complete or not, below the step `below` if given; None if there is none."""
-    return max((step for step in _steps(store, stage) if below is None or step < below), default=None)
 
 
 class RunningFolder:
@@ -130,7 +117,7 @@ class RunningFolder:
         notes: list[str] = []
         step: int | None = None
         while True:
-            step = self.ranks.from_first(partial(newest_step, self._store, self._stage, below=step))
+            step = self.ranks.from_first(partial(self._newest, step))
             if step is None:
                 return None, notes
             why = self._try(step, load)
@@ -194,6 +181,10 @@ class RunningFolder:
             if damage is not None:
                 return damage
         return None
+
+    def _newest(self, below: int | None) -> int | None:
+        """The step of the newest checkpoint, complete or not, below the step `below` if given."""
+        return max((step for step in _steps(self._store, self._stage) if below is None or step < below), default=None)
 
     def _place(self, step: int) -> str:
         return f"{RUNNING}/{self._stage.key}/{step:08d}"

@@ -17,9 +17,9 @@ from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayEr
 from sentdist.errors import ArtifactLost, ResourceError, SweepStopped, did_you_mean
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
+from sentdist.run.address import HEAD, NAMESPACE, takes_connections
 from sentdist.run.board import BoardActor
-from sentdist.run.cluster.address import HEAD, NAMESPACE, takes_connections
-from sentdist.run.cluster.connection import cause_of
+from sentdist.run.connection import cause_of
 from sentdist.run.events import StageEvent
 from sentdist.run.progress import Show, SweepProgress
 from sentdist.run.submissions import Body, Submission
@@ -27,7 +27,7 @@ from sentdist.store.store import Artifact, ArtifactStore
 from sentdist.text import PrintLine
 
 BOARDS = "sentdist-board-"  # prefix of their names
-CALLS_AT_ONCE = 20_000  # to a board: one for each stage in flight, two for each process that uses it
+CALLS_AT_ONCE = 20_000  # to a board: one for each request and each group, two for each process that uses it
 FRESH_BOARDS = 3  # boards that may die during one request
 MOST_LOSSES = 20  # damaged inputs that one stage may meet, one after another; more mean a faulty disk
 LEAVE_S = 30.0  # that a driver waits for its work to end; the board ends it in any case
@@ -101,7 +101,7 @@ class BoardClient:
 
     def _follow(self, stage: Stage) -> Iterator[StageEvent]:
         since: int = ray.get(self.actor.last_number.remote())
-        (wanted,) = _get(self.actor.request.remote(stage, self.submission))
+        wanted = self.actor.request.remote(stage, self.submission)
         news = self.events(since)
         while True:
             ready, _ = ray.wait([wanted, news], num_returns=1, fetch_local=False)
@@ -110,11 +110,7 @@ class BoardClient:
                 yield from events
                 news = self.events(since)
             if wanted in ready:
-                try:
-                    _get(wanted)
-                except Exception:
-                    _get(self.actor.check.remote(self.submission.id))  # work that was stopped ends with errors of many kinds
-                    raise
+                _get(wanted)
                 return
 
     def _open(self) -> Any:

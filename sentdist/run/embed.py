@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import ray
@@ -16,10 +16,10 @@ from ray.exceptions import RayError, RayTaskError
 from sentdist.data.texts import TextColumns, Texts
 from sentdist.errors import ResourceError, counted
 from sentdist.evaluation.nearest import NearestDocuments
-from sentdist.inference.nearest import CorpusSearch, ReadTile, SameEncoder, SearchedFiles, Tile, TileReader
+from sentdist.inference.nearest import CorpusSearch, SameEncoder, SearchedFiles, Tile, TileReader
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Scores
-from sentdist.run.cluster.connection import connect, on_node, reason
+from sentdist.run.connection import cause_of, connect, reason
 from sentdist.run.resources import (
     Demand,
     capacity,
@@ -34,26 +34,30 @@ from sentdist.stages.context import Context, InUse, check_inputs, inputs_watched
 from sentdist.stages.embed import Embed, OnProgress, embed_here
 from sentdist.text import PrintLine
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # torch, which the caller does not need
     from sentdist.inference.ready_encoder import LoadedEncoder
     from sentdist.learning.encoder.tokens import UnknownWords
 
 MAX_LOSSES = 20  # workers that one job may lose: spot machines come and go, a crash loop must end
 AHEAD_PER_WORKER = 3  # parts whose answers may wait for an earlier one; 16,384 sentences of width 768 are 50 MB
 
-
 TaskPart = TypeVar("TaskPart")
 Answer = TypeVar("Answer")
-PartIn = TypeVar("PartIn", contravariant=True)
-AnswerOut = TypeVar("AnswerOut", covariant=True)
 
 
-class PoolWorker(Protocol[PartIn, AnswerOut]):
-    """A worker in a separate process, which gets one part after another. It loads what it needs with the first part."""
+class PoolWorker:
+    """A process that answers one part after another."""
 
-    def work(self, part: PartIn) -> AnswerOut:
-        """Do one part; a second call (after the loss of the first process) returns the same."""
-        ...
+    def __init__(self, make: Callable[..., Callable[[Any], Any]], arguments: tuple[object, ...]) -> None:
+        self._make, self._arguments = make, arguments
+
+    @cached_property
+    def _answer(self) -> Callable[[Any], Any]:
+        return self._make(*self._arguments)  # with the first part: an error in the constructor would be reported as the death of an actor
+
+    def work(self, part: Any) -> Any:
+        """Answer a part."""
+        return self._answer(part)
 
 
 def with_cluster_devices(runtime: Runtime) -> tuple[Runtime, str]:
@@ -71,7 +75,7 @@ def with_cluster_devices(runtime: Runtime) -> tuple[Runtime, str]:
 
 
 def over_workers(
-    worker: Callable[..., PoolWorker[TaskPart, Answer]],
+    make: Callable[..., Callable[[TaskPart], Answer]],
     arguments: tuple[object, ...],
     parts: Iterable[TaskPart],
     *,
@@ -87,13 +91,14 @@ def over_workers(
     when a node is lost and the other workers hold the rest of the cluster.
 
     Args:
+        make: returns, on a worker, the function that answers a part; takes `arguments`.
         where: name of the job, for messages.
 
     Raises:
         ResourceError: too many workers were lost.
         Exception: a worker raised it.
     """
-    actor: Any = ray.remote(worker).options(**demand.options)
+    actor: Any = ray.remote(PoolWorker).options(**demand.options)
     left = enumerate(parts)
     waiting = deque(itertools.islice(left, demand.workers))
     answers: dict[int, tuple[TaskPart, Answer]] = {}
@@ -103,7 +108,7 @@ def over_workers(
     try:
         while True:
             for _ in range(num_to_start):
-                started = actor.remote(*arguments)
+                started = actor.remote(make, arguments)
                 calls[started.__ray_ready__.remote()] = (started, None)
             num_to_start = 0
             while num_yielded in answers:
@@ -125,7 +130,7 @@ def over_workers(
                 answer: Answer = ray.get(ready)
             except RayTaskError as error:
                 ray.kill(one)
-                raise on_node(error) from None
+                raise cause_of(error) from None
             except RayError as error:
                 ray.kill(one)  # it may live on a node that is only out of reach
                 num_lost += 1
@@ -147,37 +152,6 @@ def over_workers(
             ray.kill(one)
 
 
-class SentenceEmbedder:
-    """A worker: loads the encoder once, then embeds parts of the sentences, with the prompt before each sentence."""
-
-    def __init__(self, stage: Scores, context: Context, prompt: str) -> None:
-        self._stage, self._context, self._prompt = stage, context, prompt
-        self._inputs: InUse = {}
-
-    @cached_property
-    def _embed(self) -> Embed:
-        # Not in the constructor: there an error would be reported as the death of an actor.
-        from sentdist.run.reserved import use_reserved  # torch, which the caller does not need
-
-        runtime = self._context.runtime
-        use_reserved(worker_demand(runtime))
-        return embed_here(self._stage, self._context)
-
-    def work(self, part: tuple[int, list[str]]) -> np.ndarray:
-        """Embed the sentences of a numbered part.
-
-        Raises:
-            ArtifactLost: the encoder was changed since this worker began to read it.
-        """
-        from sentdist.stages.fit import explain_full_gpu
-
-        _, sentences = part
-        with explain_full_gpu(self._stage, self._context), inputs_watched(self._inputs):
-            embeddings = self._embed(sentences, self._prompt)
-            check_inputs()
-            return embeddings
-
-
 def embed_over_workers(
     stage: Scores, context: Context, *, on_progress: OnProgress | None = None, tell: PrintLine = lambda line: None
 ) -> Embed:
@@ -188,10 +162,10 @@ def embed_over_workers(
 
     Args:
         on_progress: takes the number of embedded sentences and of all.
-        tell: takes a line on workers, devices and idle GPUs.
+        tell: takes a line on workers and devices.
 
     Raises:
-        ResourceError: no cluster, or too few resources (both raised here), or a part lost its worker repeatedly (raised by the function).
+        ResourceError: no cluster, or too few resources (both raised here), or too many workers were lost (raised by the function).
         SentdistError: a worker raised it.
     """
     runtime, devices = with_cluster_devices(context.runtime)
@@ -201,46 +175,38 @@ def embed_over_workers(
     def embed(sentences: list[str], prompt: str = "") -> np.ndarray:
         num_parts = -(-len(sentences) // rows_per_part(len(sentences), context.runtime))
         # Every num_parts-th sentence: this spreads long ones, which are neighbours.
-        parts = ((part, sentences[part::num_parts]) for part in range(num_parts))
-        demand = worker_demand(context.runtime)
-        found: dict[int, np.ndarray] = {}
-        for (part, _), rows_SD in over_workers(SentenceEmbedder, (stage, context, prompt), parts, demand=demand, where=stage.label):
-            found[part] = rows_SD
+        parts = (sentences[part::num_parts] for part in range(num_parts))
+        found: list[np.ndarray] = []
+        arguments = (stage, context, prompt)
+        for _, rows_SD in over_workers(_sentence_embedder, arguments, parts, demand=worker_demand(runtime), where=stage.label):
+            found.append(rows_SD)
             if on_progress is not None:
-                on_progress(sum(map(len, found.values())), len(sentences))
+                on_progress(sum(map(len, found)), len(sentences))
         embeddings_SD = np.empty((len(sentences), found[0].shape[1]), dtype=np.float32)
-        for part, rows_SD in found.items():
+        for part, rows_SD in enumerate(found):
             embeddings_SD[part::num_parts] = rows_SD
         return embeddings_SD
 
     return embed
 
 
-class TileSearcher:
-    """A worker: loads the encoder or maps the embeddings once, then searches tiles, and keeps no results between them."""
+def _sentence_embedder(stage: Scores, context: Context, prompt: str) -> Callable[[list[str]], np.ndarray]:
+    """Return a function that embeds sentences; it raises ArtifactLost if the encoder was changed since this worker began to read it."""
+    from sentdist.run.reserved import use_reserved
+    from sentdist.stages.fit import explain_full_gpu
 
-    def __init__(self, reader: TileReader, queries_QD: np.ndarray, depth: int, runtime: Runtime) -> None:
-        self._reader, self._queries_QD, self._depth, self._runtime = reader, queries_QD, depth, runtime
+    use_reserved(worker_demand(context.runtime))
+    inputs: InUse = {}
+    with explain_full_gpu(stage, context), inputs_watched(inputs):
+        embed_sentences = embed_here(stage, context)
 
-    @cached_property
-    def _loaded(self) -> LoadedEncoder | None:
-        # Not in the constructor: there an error would be reported as the death of an actor.
-        if self._reader.embeddings is not None:
-            return None
-        from sentdist.run.reserved import use_reserved  # torch, which a file of embeddings does not need
+    def embed(sentences: list[str]) -> np.ndarray:
+        with explain_full_gpu(stage, context), inputs_watched(inputs):
+            embeddings = embed_sentences(sentences, prompt)
+            check_inputs()
+            return embeddings
 
-        use_reserved(worker_demand(self._runtime))
-        return self._reader.encoder.load("cuda" if self._runtime.gpus_per_worker else "cpu")
-
-    @cached_property
-    def _read(self) -> ReadTile:
-        return self._reader.open(self._loaded)
-
-    def work(self, tile: Tile) -> tuple[np.ndarray, UnknownWords | None]:
-        """Return the best documents for each query, and sentences without a known word (None if not embedded)."""
-        nearest = NearestDocuments(self._queries_QD, depth=self._depth, first_row=tile.first_row)
-        nearest.add(self._read(tile))
-        return nearest.hits, None if self._loaded is None else self._loaded.unknown.taken()
+    return embed
 
 
 def search_over_workers(
@@ -261,87 +227,62 @@ def search_over_workers(
 
     Args:
         depth: number of documents for each query.
-        unknown: gets the sentences without a known word at the end, in the order of the corpus.
-        tell: takes a line on workers, devices and idle GPUs.
+        unknown: gets the sentences without a known word, in the order of the corpus.
+        tell: takes a line on workers and devices.
 
     Raises:
-        ResourceError: no cluster, or too few resources, or a tile lost its worker repeatedly.
+        ResourceError: no cluster, or too few resources, or too many workers were lost.
         SentdistError: a worker raised it.
     """
     runtime, devices = with_cluster_devices(runtime if reader.embeddings is None else runtime.with_gpus(0.0))  # a file needs no encoder
     tell(devices)
-    demand = worker_demand(runtime)
     arguments = (reader, ray.put(queries_QD), depth, runtime)
-    found: dict[int, UnknownWords] = {}
-    for tile, (hits, unknown_here) in over_workers(TileSearcher, arguments, corpus.tiles(), demand=demand, where="search"):
+    for tile, (hits, unknown_here) in over_workers(
+        _tile_searcher, arguments, corpus.tiles(), demand=worker_demand(runtime), where="search"
+    ):
         search.merge(tile, hits)
-        if unknown_here is not None and unknown_here.num_sentences:
-            found[tile.first_row] = unknown_here
+        if unknown is not None and unknown_here is not None:
+            unknown.add(unknown_here)
         yield search.nearest.num_documents
-    if unknown is not None:
-        for first_row in sorted(found):
-            unknown.add(found[first_row])
 
 
-@dataclass(frozen=True, kw_only=True)
-class EncodedPart:
-    """Embeddings of some sentences. unknown: the sentences without a known word."""
+def _tile_searcher(
+    reader: TileReader, queries: ray.ObjectRef, depth: int, runtime: Runtime
+) -> Callable[[Tile], tuple[np.ndarray, UnknownWords | None]]:
+    """Return a function that gives the best documents for each query, and sentences without a known word (None if not embedded)."""
+    loaded = None if reader.embeddings is not None else _loaded_here(reader.encoder, runtime)
+    read, queries_QD = reader.open(loaded), ray.get(queries)
 
-    embeddings: np.ndarray
-    unknown: UnknownWords
+    def find(tile: Tile) -> tuple[np.ndarray, UnknownWords | None]:
+        nearest = NearestDocuments(queries_QD, depth=depth, first_row=tile.first_row)
+        nearest.add(read(tile))
+        return nearest.hits, None if loaded is None else loaded.unknown.taken()
 
-
-class FileEncoder:
-    """A worker: loads the encoder once, then embeds parts of the sentences."""
-
-    def __init__(self, encoder: SameEncoder, runtime: Runtime) -> None:
-        self._encoder, self._runtime = encoder, runtime
-
-    @cached_property
-    def _loaded(self) -> LoadedEncoder:
-        # Not in the constructor: there an error would be reported as the death of an actor.
-        from sentdist.run.reserved import use_reserved
-
-        use_reserved(worker_demand(self._runtime))
-        return self._encoder.load("cuda" if self._runtime.gpus_per_worker else "cpu")
-
-    def work(self, sentences: list[str]) -> EncodedPart:
-        """Embed a part of the sentences."""
-        embeddings, unknown = self._loaded.embed(sentences), self._loaded.unknown.taken()
-        return EncodedPart(embeddings=embeddings, unknown=unknown)
+    return find
 
 
-@dataclass(frozen=True, kw_only=True)
 class WorkerEncoding:
-    """Encodes a file on a cluster. devices: a line on workers, devices and idle GPUs."""
+    """Encodes files on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names. devices: a line on workers and devices."""
 
-    loaded: LoadedEncoder
-    runtime: Runtime
-    devices: str
-
-    @classmethod
-    def on_cluster(cls, loaded: LoadedEncoder, runtime: Runtime) -> WorkerEncoding:
-        """Encode on up to `runtime.workers` workers of the cluster that RAY_ADDRESS names.
-
-        Args:
-            loaded: the encoder, which all nodes must see under the same name.
+    def __init__(self, loaded: LoadedEncoder, runtime: Runtime) -> None:
+        """Take the encoder, which all nodes must see under the same name.
 
         Raises:
             ResourceError: no cluster, or too few resources.
         """
-        decided, devices = with_cluster_devices(runtime)
-        return cls(loaded=loaded, runtime=decided, devices=devices)
+        self._loaded = loaded
+        self._runtime, self.devices = with_cluster_devices(runtime)
 
     def batches(self, texts: Texts) -> Iterator[tuple[TextColumns, np.ndarray]]:
         """Yield each batch of a file with its embeddings, in the order of the file.
 
         Raises:
-            ResourceError: a batch lost its worker repeatedly.
+            ResourceError: too many workers were lost.
             SentdistError: a worker raised it.
         """
         from sentdist.inference.ready_encoder import SENTENCES_AT_ONCE
 
-        size = SENTENCES_AT_ONCE if texts.num_rows is None else min(SENTENCES_AT_ONCE, rows_per_part(texts.num_rows, self.runtime))
+        size = SENTENCES_AT_ONCE if texts.num_rows is None else min(SENTENCES_AT_ONCE, rows_per_part(texts.num_rows, self._runtime))
         read = deque[TextColumns]()
 
         def parts() -> Iterator[list[str]]:
@@ -349,7 +290,20 @@ class WorkerEncoding:
                 read.append(batch)
                 yield batch[texts.columns[0]]
 
-        arguments = (SameEncoder.of(self.loaded), self.runtime)
-        for _, answer in over_workers(FileEncoder, arguments, parts(), demand=worker_demand(self.runtime), where="encode"):
-            self.loaded.unknown.add(answer.unknown)
-            yield read.popleft(), answer.embeddings
+        arguments, demand = (SameEncoder.of(self._loaded), self._runtime), worker_demand(self._runtime)
+        for _, (embeddings, unknown) in over_workers(_encoder, arguments, parts(), demand=demand, where="encode"):
+            self._loaded.unknown.add(unknown)
+            yield read.popleft(), embeddings
+
+
+def _encoder(encoder: SameEncoder, runtime: Runtime) -> Callable[[list[str]], tuple[np.ndarray, UnknownWords]]:
+    """Return a function that gives the embeddings of sentences, and the sentences without a known word."""
+    loaded = _loaded_here(encoder, runtime)
+    return lambda sentences: (loaded.embed(sentences), loaded.unknown.taken())
+
+
+def _loaded_here(encoder: SameEncoder, runtime: Runtime) -> LoadedEncoder:
+    from sentdist.run.reserved import use_reserved
+
+    use_reserved(worker_demand(runtime))
+    return encoder.load("cuda" if runtime.gpus_per_worker else "cpu")

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from sentdist.errors import counted
 from sentdist.recipe.stage import Stage
@@ -22,21 +22,6 @@ if TYPE_CHECKING:
 What = Literal["started", "resumed", "checkpoint", "retry", "step", "dev", "finished", "lost", "failed"]
 
 PRINT_EVERY = 0.1  # of a training: the fraction of steps between two lines
-
-
-class EventFacts(TypedDict, total=False):
-    """Facts of an event, see `StageEvent`."""
-
-    step: int
-    num_steps: int
-    num_workers: int | None
-    loss: float
-    sentences_per_s: float | None
-    task: str
-    score: float
-    is_best: bool
-    seconds: float
-    message: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +45,7 @@ class StageEvent:
     at: float = field(default_factory=time.time)
 
     @classmethod
-    def of(cls, stage: Stage, what: What, **facts: Unpack[EventFacts]) -> StageEvent:
+    def of(cls, stage: Stage, what: What, **facts: Any) -> StageEvent:
         """Return an event of a stage now."""
         return cls(key=stage.key, kind=stage.kind, label=stage.label, what=what, **facts)
 

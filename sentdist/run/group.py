@@ -2,45 +2,30 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import ray
-from ray.exceptions import ActorUnavailableError, GetTimeoutError, RayActorError
 from ray.train.torch import TorchConfig
 from ray.train.v2.api.config import FailureConfig, LoggingConfig, RunConfig, ScalingConfig
 from ray.train.v2.api.exceptions import ControllerError, PreemptionError, TrainingFailedError, WorkerGroupError
 from ray.train.v2.torch.torch_trainer import TorchTrainer
 
 from sentdist.errors import SentdistError
-from sentdist.learning.device_bank import bank_stays
-from sentdist.learning.freed_memory import allocator_environment, give_back_freed_memory, give_back_gpu_memory
-from sentdist.learning.gather import GPU_BACKEND, held_group
-from sentdist.machine import collect_rarely, pass_over_libraries
-from sentdist.recipe.stages import Bank, Rung, Targets, Train
-from sentdist.run.cluster.connection import GONE, HostTakenAwayError, cause_of
-from sentdist.run.losses import GroupLostError, may_be_a_lost_peer
-from sentdist.run.rank import build_over_ranks, train_rank, worker_body
-from sentdist.run.resources import Demand, ElasticWidth, stage_demand
-from sentdist.run.submissions import EventSink, GroupMember, Submission
-from sentdist.run.workers import Order
-from sentdist.stages.context import Context, inputs_watched
-from sentdist.stages.fit import explain_full_gpu
-from sentdist.stages.sharded import Sharded
-from sentdist.stages.train_setup import ranks_here
+from sentdist.learning.freed_memory import allocator_environment
+from sentdist.learning.gather import GPU_BACKEND
+from sentdist.run.connection import GONE, HostTakenAwayError, cause_of
+from sentdist.run.losses import GroupLostError
+from sentdist.run.orders import build_orders
+from sentdist.run.resources import Demand, ElasticWidth
+from sentdist.run.submissions import GroupMember
 from sentdist.store.local_storage import scratch_folder
-from sentdist.store.store import Artifact
-from sentdist.tracking.tracker import Run as TrackedRun
 
 # Imported from `ray.train.v2`: `ray.train` exports the same classes at run time, but a type checker sees those of Train V1.
 
@@ -71,7 +56,7 @@ def run_worker_group(member: GroupMember) -> None:
     os.environ.update(controller_environment(sum(node["Alive"] for node in ray.nodes()), change=demand.change))
     with scratch_folder(Path(tempfile.gettempdir()), "train") as scratch:
         trainer = TorchTrainer(
-            partial(_work, member),
+            partial(build_orders, member),
             scaling_config=_scaling(demand),
             torch_config=TorchConfig(backend=GPU_BACKEND if demand.num_gpus else "gloo"),
             run_config=RunConfig(
@@ -125,12 +110,6 @@ def _scaling(demand: Demand) -> ScalingConfig:
     )
 
 
-def _work(member: GroupMember) -> None:
-    """Body of one worker."""
-    collect_rarely()
-    build_orders(member)
-
-
 @contextmanager
 def _same_interrupt() -> Iterator[None]:
     """Restore the handler of SIGINT: Ray Train's holds the controller, whose processes would outlive their training."""
@@ -156,123 +135,3 @@ def _worker_error(error: TrainingFailedError) -> BaseException:
             if isinstance(failure, kind):
                 return failure
     return error
-
-
-TRIES, PAUSE_S = 60, 2.0  # calls to an unreachable board, and seconds between them; then the group counts as lost
-OTHERS_TELL_S = 60.0  # time within which the first worker reports an error that all workers should have met
-
-
-def build_orders(member: GroupMember) -> None:
-    """Build what the board orders until it sends the group away or has died.
-
-    Raises:
-        Exception: not a SentdistError, for example a lost peer: the group is lost.
-        SentdistError: a worker other than the first met it alone; the first one waits for this worker.
-        ActorUnavailableError: the board stays unreachable: the group is lost.
-    """
-    is_first = ranks_here().is_first
-    number, known_modules, met = 0, 0, None
-    board = member.sink.board
-    with held_group(), bank_stays(), _until_the_board_is_gone():
-        while (order := _next_order(board, member.name, number, met, is_first=is_first)) is not None:
-            number = order.number
-            sink = replace(member.sink, order=(member.name, number))
-            if is_first:
-                answer = _build(member, order, sink)
-                _answer(board.finish, member.name, number, answer)
-            else:
-                met = _follow(order, sink)
-            _let_go()
-            known_modules = pass_over_libraries(known_modules)
-
-
-def shards_in_group(stage: Sharded, submission: Submission, sink: EventSink) -> Artifact:
-    """Make the shards of a stage with all workers of a group; called on the first one."""
-    sink.call_group()
-    artifact = _build_shards(stage, submission.context)
-    assert artifact is not None, "the first worker commits"
-    return artifact
-
-
-def _build_shards(stage: Sharded, context: Context) -> Artifact | None:
-    return build_over_ranks(stage, context, ranks_here(), make_body=partial(worker_body, stage, context))
-
-
-def _build(member: GroupMember, order: Order, sink: EventSink) -> Artifact | Exception:
-    """The first worker's answer to an order: an artifact or an error. An error that may mean a lost worker is raised instead."""
-    try:
-        return member.body(order.stage, order.submission, sink)
-    except Exception as error:
-        if may_be_a_lost_peer(error, stage_demand(order.stage, order.submission.context.runtime)):
-            raise
-        return error
-
-
-def _next_order(board: Any, name: str, after: int, met: SentdistError | None, *, is_first: bool) -> Order | None:
-    """The board's next order; None if the group must leave.
-
-    met: the error that ended the last order on this worker. If the first worker met it too, it reports it, and the board sends the group
-    away. Otherwise it waits for this worker in a collective, up to half an hour: so this one raises its error after OTHERS_TELL_S.
-    """
-    within_s = None if met is None else OTHERS_TELL_S
-    try:
-        order: Order | None = _answer(board.next_order, name, after, within_s=within_s, is_first=is_first)
-    except GetTimeoutError:
-        assert met is not None, "only a wait after an error has a timeout"
-        raise met from None
-    return order
-
-
-def _follow(order: Order, sink: EventSink) -> SentdistError | None:
-    """Do a worker's part of an order that the first one has begun. An error that the user must fix is met by all workers at the same
-    step; the first one reports it to the board, here it is returned.
-
-    Raises:
-        SentdistError: this worker alone met it, for example a full GPU or a changed input; the group is lost.
-    """
-    stage, context = order.stage, order.submission.context
-    with explain_full_gpu(stage, context), inputs_watched():
-        try:
-            match stage:
-                case Train() | Rung():
-                    train_rank(stage, context, sink, TrackedRun())
-                case Bank() | Targets():
-                    _build_shards(stage, context)
-                case _:
-                    raise TypeError(f"{stage.kind} is built by one process")
-        except SentdistError as error:
-            return error
-    return None
-
-
-@contextmanager
-def _until_the_board_is_gone() -> Iterator[None]:
-    """Leave quietly when the board has died: jobs that need the work start another board."""
-    try:
-        yield
-    except ActorUnavailableError:
-        raise
-    except RayActorError:
-        return
-
-
-def _answer(question: Any, *args: object, within_s: float | None = None, **options: object) -> Any:
-    """The board's answer; the call is repeated when the connection breaks, which numbered calls allow.
-
-    Raises:
-        GetTimeoutError: no answer within `within_s` seconds; None waits forever.
-    """
-    for _ in range(TRIES - 1):
-        try:
-            return ray.get(question.remote(*args, **options), timeout=within_s)
-        except ActorUnavailableError:
-            time.sleep(PAUSE_S)
-    return ray.get(question.remote(*args, **options), timeout=within_s)
-
-
-def _let_go() -> None:
-    """Free what a stage leaves, before the next one runs and while the group waits."""
-    gc.collect()
-    gc.collect()  # an engine of DeepSpeed removes its hooks in the first pass; only the second can free it
-    give_back_freed_memory()
-    give_back_gpu_memory()

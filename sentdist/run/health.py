@@ -18,7 +18,7 @@ from typing import Literal
 from sentdist import machine
 from sentdist.errors import SentdistError, StoreError
 from sentdist.kernels import cpp_library
-from sentdist.run.cluster.address import check, choose, local_nodes, token
+from sentdist.run.address import check, choose, local_nodes, token
 from sentdist.services import servers
 from sentdist.services.processes import Reply, basic_auth_header, get, ray_version
 from sentdist.services.state import state_of
@@ -29,10 +29,6 @@ from sentdist.tracking.server import read_password
 PACKAGES = ("torch", "ray", "deepspeed", "transformers", "sentence-transformers", "mlflow", "pyarrow")
 TIMEOUT_S = 2.0
 WITHOUT_CLUSTER = "commands with --local work (`sentdist sweep RECIPE --local`). `sentdist up` starts one."
-TORCH_FOR_A_DRIVER = (
-    "Install a torch whose CUDA the driver supports (12: from 525 on; 13: from 580 on) and that supports the GPU: from PyPI, or from "
-    "download.pytorch.org/whl/cu…"
-)
 DASHBOARD = "http://127.0.0.1:8265"
 TRACKING = "http://127.0.0.1:5001"
 REFUSED = (401, 403)
@@ -90,47 +86,43 @@ def gpus() -> Finding:
     if program is None:
         return Finding(subject="GPUs", state="note", text="none, or no driver (nvidia-smi is not there); everything runs on CPUs.")
     asked = [program, "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"]
-    try:
-        answer = subprocess.run(asked, capture_output=True, text=True, timeout=10 * TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi does not answer ({type(error).__name__}); check the driver.")
-    rows = [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines() if line.count(",") == 2]
+    answer = subprocess.run(asked, capture_output=True, text=True, check=False)
+    rows = [line for line in answer.stdout.splitlines() if line.count(",") == 2]
     if answer.returncode or not rows:
-        why = (answer.stderr.strip() or answer.stdout.strip()).partition("\n")[0]
-        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({why}); check the driver.")
-    kinds = Counter((name, memory) for name, memory, _ in rows)
-    found = ", ".join(f"{count} × {name} of {memory}" for (name, memory), count in kinds.items()) + f"; driver {rows[0][2]}"
-    why_unusable, why_slow, kernel = _torch_on_gpus()
-    if why_unusable:
-        text = f"{found}; torch cannot use them ({why_unusable}). {TORCH_FOR_A_DRIVER}"
-        return Finding(subject="GPUs", state="bad", text=text)
-    slow = f"; slower than it could be: no kernels for short sentences ({why_slow})" if why_slow else ""
-    flash = "FlashAttention" if kernel == "flash" else "no FlashAttention"
-    return Finding(subject="GPUs", state="good", text=f"{found}; {flash} for bf16{slow}")
+        return Finding(subject="GPUs", state="bad", text=f"nvidia-smi finds none ({first_line_of(answer)}); check the driver.")
+    found = ", ".join(f"{count} × {row}" for row, count in Counter(rows).items())
+    state, text = _torch_on_gpus()
+    return Finding(subject="GPUs", state="good" if state == "good" else "bad", text=f"{found}; {text}")
 
 
-def _torch_on_gpus() -> tuple[str, str, str]:
-    """Ask a separate process, which sees all GPUs, hidden ones too; it compiles the kernels.
+def first_line_of(answer: subprocess.CompletedProcess[str]) -> str:
+    """Return the first line that a program printed, of errors if there are some."""
+    return (answer.stderr.strip() or answer.stdout.strip()).partition("\n")[0]
 
-    Returns:
-        Why torch cannot use the GPUs, why there are no kernels for short sentences, torch's attention kernel for bf16; each may be empty.
-    """
+
+def _torch_on_gpus() -> tuple[str, str]:
+    """Ask a separate process, which sees all GPUs, hidden ones too, and compiles kernels; return "good" or "bad", and what it found."""
     program = """
 import torch
 from sentdist.stages.fit import why_unusable
-print(why := why_unusable() or "")
-if not why:
+if why := why_unusable():
+    print("bad")
+    print(f"torch cannot use them ({why})")
+else:
     from sentdist.kernels.flat_attention import has_flash, why_kernels_unavailable
-    print(why_kernels_unavailable(torch.device("cuda")) or "")
-    print("flash" if has_flash(torch.device("cuda"), torch.bfloat16, 64) else "")
+    slow = why_kernels_unavailable(torch.device("cuda"))
+    flash = has_flash(torch.device("cuda"), torch.bfloat16, 64)
+    print("good")
+    print("FlashAttention for bf16" if flash else "no FlashAttention for bf16", end="")
+    print(f"; no kernels for short sentences ({slow})" if slow else "")
 """
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     asked = [sys.executable, "-P", "-W", "ignore", "-c", program]
-    answer = subprocess.run(asked, env=environment, capture_output=True, text=True, timeout=60 * TIMEOUT_S, check=False)
+    answer = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
     if answer.returncode:
-        return (answer.stderr.strip() or "the test process ended").splitlines()[-1], "", ""
-    why_unusable, why_slow, kernel, *_ = [*answer.stdout.splitlines(), "", "", ""]
-    return why_unusable, why_slow, kernel
+        return "bad", (answer.stderr.strip() or "the test process ended").splitlines()[-1]
+    state, text, *_ = [*answer.stdout.splitlines(), "", ""]
+    return state, text
 
 
 def cpu() -> Finding:
@@ -216,10 +208,8 @@ def _server(
         return Finding(subject=subject, state="good", text=f"{version} answers at {shown}")
     if reply is None:
         return Finding(subject=subject, state="note", text=f"nothing answers at {shown}; {consequence}.")
-    if reply.status not in REFUSED:
-        return Finding(subject=subject, state="bad", text=f"{shown} is used by something that is not {subject}; choose another port.")
-    if named:
-        text = f"{shown} refuses the password or token: `source .sentdist/env` of the folder that started it."
-        return Finding(subject=subject, state="bad", text=text)
-    text = f"a server at {shown} requires a secret, which was not sent; if it is yours, name it: {variable}={shown}"
-    return Finding(subject=subject, state="note", text=text)
+    if reply.status in REFUSED and not named:
+        text = f"a server at {shown} requires a secret, which was not sent; if it is yours, name it: {variable}={shown}"
+        return Finding(subject=subject, state="note", text=text)
+    text = f"{shown} refuses the password or token, or is not {subject} (HTTP {reply.status}): `source .sentdist/env`, or another port."
+    return Finding(subject=subject, state="bad", text=text)

@@ -11,7 +11,7 @@ import ray
 
 from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.recipe.stage import Stage
-from sentdist.run.cluster.connection import GONE, PROCESS_LOST, cause_of, reason
+from sentdist.run.connection import GONE, PROCESS_LOST, cause_of, reason
 from sentdist.run.events import StageEvent
 from sentdist.run.ray_private import drain_node, draining_nodes
 from sentdist.run.resources import Demand

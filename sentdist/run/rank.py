@@ -21,7 +21,7 @@ from sentdist.learning.loop import StepReport
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Rung, Tokens, Train
 from sentdist.run.banks.reader import bank_of
-from sentdist.run.checkpoints import RunningFolder, forget_running
+from sentdist.run.checkpoints import RunningFolder, forget_finished
 from sentdist.run.events import StageEvent, What, progress_event
 from sentdist.run.losses import LeaveNotice
 from sentdist.run.prometheus import SENTENCES, add
@@ -61,27 +61,14 @@ def engine_of(runtime: Runtime, device: str) -> MakeEngine:
     assert_never(runtime.engine)
 
 
-class ProgressReporter:
-    """Follows every event of a session; posts every tenth of the steps and every dev score."""
-
-    def __init__(self, stage: Train | Rung, session: TrainSession, sink: EventSink, run: Run) -> None:
-        self._stage = stage
-        self._session = session
-        self._sink = sink
-        self._run = run
-
-    def close(self) -> None:
-        """End the tracking run, after success or failure."""
-        self._run.close()
-
-    def on_event(self, event: StepReport | DevScore) -> None:
-        """Pass an event on; never raise and never wait."""
-        self._run.follow(self._session.history)
-        if isinstance(event, StepReport):
-            add(SENTENCES, event.num_sentences, kind=self._stage.kind)
-        progress = progress_event(self._stage, self._session, event)
-        if progress is not None:
-            self._sink.post(progress)
+def report(event: StepReport | DevScore, stage: Train | Rung, session: TrainSession, sink: EventSink, run: Run) -> None:
+    """Follow an event of a session: its curve, the number of sentences, every tenth of the steps and every dev score. Never waits."""
+    run.follow(session.history)
+    if isinstance(event, StepReport):
+        add(SENTENCES, event.num_sentences, kind=stage.kind)
+    progress = progress_event(stage, session, event)
+    if progress is not None:
+        sink.post(progress)
 
 
 def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: EventSink, run: Run) -> Artifact:
@@ -98,7 +85,7 @@ def train_as_first_rank(stage: Train | Rung, submission: Submission, sink: Event
     with explain_full_gpu(stage, submission.context):
         artifact = train_rank(stage, submission.context, sink, run)
     assert artifact is not None, "the first worker commits"
-    forget_running(submission.context.store, stage)
+    forget_finished(submission.context.store, {stage.key})
     return artifact
 
 
@@ -120,10 +107,10 @@ def train_rank(stage: Train | Rung, context: Context, sink: EventSink, run: Run)
             first_sink.post(_event(stage, session, "resumed", message=resumed.note))
         clock = CheckpointClock(context.runtime, rank=ranks.rank, is_leaving=notice.is_leaving)
         with ExitStack() as stack:
-            reporter = stack.enter_context(closing(ProgressReporter(stage, session, sink, run))) if ranks.is_first else None
+            stack.callback(run.close)
             for event in stack.enter_context(closing(events_until(stage, session, vote=clock.vote))):
-                if reporter is not None:
-                    reporter.on_event(event)
+                if ranks.is_first:
+                    report(event, stage, session, sink, run)
                 if clock.is_due(event, votes=session.votes):
                     save_checkpoint(session, running, stage, first_sink)
                     clock.restart()

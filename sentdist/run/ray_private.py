@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from ray._private.state import available_resources_per_node, state
+from ray._private.state import state
 from ray._raylet import GcsClient  # type: ignore[attr-defined]
 from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION  # type: ignore[attr-defined]
 
@@ -15,12 +13,6 @@ def draining_nodes() -> frozenset[str]:
         return frozenset(state.get_draining_nodes())
     except Exception:  # errors of many kinds; the caller asks again
         return frozenset()
-
-
-def free_resources() -> Mapping[str, Mapping[str, float]]:
-    """Return the free resources of each node. `ray.available_resources()` has only their sum."""
-    found: Mapping[str, Mapping[str, float]] = available_resources_per_node()
-    return found
 
 
 def drain_node(gcs_address: str, node: str, *, why: str, deadline_ms: int) -> str | None:

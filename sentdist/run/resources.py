@@ -16,7 +16,7 @@ from sentdist.files import memory_size
 from sentdist.machine import GPUS
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
-from sentdist.run.cluster.address import HEAD_RESOURCE
+from sentdist.run.address import HEAD_RESOURCE
 
 GPU_TYPE = "accelerator_type:"  # prefix of Ray's resource for nodes with GPUs of a type
 
@@ -171,13 +171,9 @@ class Demand:
         return {f"{GPU_TYPE}{self.gpu_type}": 0.001} if self.gpu_type else None
 
     @property
-    def stays(self) -> bool:
-        """True if its workers stay for further stages (see `WorkerGroups`): a group, or a process with a GPU, bound to that GPU."""
+    def is_scarce(self) -> bool:
+        """True if there are at most `trainings_at_once` of it: worker groups, and processes with a GPU."""
         return self.way == "group" or self.num_gpus > 0
-
-    def fits_on(self, node: Node) -> bool:
-        """Return True if one of its workers fits on a node."""
-        return self.gpu_type in (None, *node.gpu_types) and node.num_workers(num_cpus=self.num_cpus, num_gpus=self.num_gpus) > 0
 
 
 def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
@@ -190,10 +186,10 @@ def stage_demand(stage: Stage, runtime: Runtime) -> Demand:
         case None:
             raise TypeError(f"{stage.kind}.built_by is not implemented")
         # One group trains, embeds banks and makes targets, so that all share its start-up; hence the same demand, GPUs included.
-        case "group" | "pool" if runtime.most_workers > 1 or (stage.built_by == "group" and runtime.engine == "deepspeed"):
+        case "group" | "shards" if runtime.most_workers > 1 or (stage.built_by == "group" and runtime.engine == "deepspeed"):
             change = ElasticWidth(fewest=runtime.fewest_workers, every_s=runtime.checkpoint_every_s) if runtime.workers_may_change else None
             return replace(worker_demand(runtime), way="group", change=change)
-        case "one" | "pool" | "group":
+        case "one" | "shards" | "group":
             demand = replace(worker_demand(runtime), workers=1, is_alone=stage.built_by == "group")
             return demand if stage.uses_gpu else replace(demand, num_gpus=0.0, gpu_type=None)
 

@@ -13,7 +13,7 @@ import numpy as np
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Scores
-from sentdist.run.cluster.address import local_nodes
+from sentdist.run.address import local_nodes
 from sentdist.stages.context import Context
 from sentdist.stages.embed import Embed, OnProgress, embed_here
 from sentdist.stages.fit import usable_gpus
@@ -43,7 +43,7 @@ def shared_out(num_sentences: int | None, *, workers: int | None) -> Iterator[Ru
         return
     import joblib
 
-    from sentdist.run.cluster.address import own_cluster
+    from sentdist.run.address import own_cluster
 
     num_cpus = max(joblib.cpu_count(), num_gpus)  # what a container or a scheduler leaves this process
     with own_cluster(cpus=num_cpus, gpus=num_gpus):

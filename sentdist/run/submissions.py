@@ -24,9 +24,8 @@ from sentdist.tracking.tracker import Tracker
 class Work:
     """A stage that is being built. asked_by: submissions that need it. distance: stages on the longest path to a requested stage."""
 
-    ref: ray.ObjectRef
+    task: asyncio.Task[None]
     stage: Stage
-    demand: Demand
     asked_by: set[str] = field(default_factory=set)
     distance: int = 0
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Set
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Set
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import NamedTuple
 
 import ray
 from ray.exceptions import RayError, RayTaskError
@@ -20,11 +20,10 @@ from sentdist.recipe.unroll import Plan, Trial
 from sentdist.run.build_stage import build_stage
 from sentdist.run.checkpoints import forget_finished
 from sentdist.run.client import BoardClient, printed_events
-from sentdist.run.cluster.connection import cause_of, connect_to_drive
+from sentdist.run.connection import cause_of
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.run.resources import (
     Capacity,
-    ClusterNodes,
     capacity,
     cluster_growth,
     gpu_memory_note,
@@ -76,12 +75,21 @@ def run_sweep(
     outcomes: dict[str, TrialOutcome] = {}
     with _tracked(tracker, outcomes):
         if allocation is not None:
+            from sentdist.run.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
+
             for line in [_opening(plan, missing, allocation), *allocation.notes]:
                 print_line(line)
-            progress = progress_of(plan, to_build)
-            printing = partial(printed_events, progress=progress, print_line=print_line, show=show)
             submission = allocation.submission(plan.recipe.name, tracker)
-            outcomes |= _run_missing(submission, missing, allocation.capacity.max_concurrent_trials, print_line, printing)
+            at_once = allocation.capacity.max_concurrent_trials
+            board = BoardClient(submission, build_stage)
+            try:
+                with printed_events(board, progress_of(plan, to_build), print_line, show=show):
+                    outcomes |= run_trials(missing, submission, build_stage, at_once=at_once, print_line=print_line)
+            finally:
+                board.leave()
+            for outcome in outcomes.values():
+                if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
+                    tracker.fail(outcome.key, outcome.message)
     try:
         _build_overlaps(plan, context)
     except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
@@ -92,24 +100,17 @@ def run_sweep(
     return summary
 
 
-@dataclass(frozen=True, kw_only=True)
-class ClusterAllocation:
+class ClusterAllocation(NamedTuple):
     """Resources of a cluster for the trainings of a plan."""
 
     context: Context  # with the devices decided
     capacity: Capacity
-    growth: ClusterNodes
-    notes: tuple[str, ...]  # lines on GPUs and growth
     devices: str  # a phrase on used and idle GPUs
+    notes: list[str]  # lines on GPUs and growth
 
     def submission(self, name: str, tracker: Tracker) -> Submission:
         """Return the submission of a sweep or search to the board."""
-        return Submission(
-            context=self.context,
-            tracker=tracker,
-            trainings_at_once=self.capacity.trainings_at_once,
-            sweep=name,
-        )
+        return Submission(context=self.context, tracker=tracker, trainings_at_once=self.capacity.trainings_at_once, sweep=name)
 
 
 def search_on_cluster(
@@ -163,29 +164,7 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
     offered = capacity(context.runtime, nodes, worker_bytes=on_host)
     at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(context.runtime, growth.nodes, workers_at_once=at_once)
-    notes = tuple(one for one in (note, growth.line) if one)
-    return ClusterAllocation(context=context, capacity=offered, growth=growth, notes=notes, devices=devices)
-
-
-def _run_missing(
-    submission: Submission,
-    missing: list[Trial],
-    at_once: int,
-    print_line: PrintLine,
-    printing: Callable[[BoardClient], AbstractContextManager[None]],
-) -> dict[str, TrialOutcome]:
-    from sentdist.run.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
-
-    board = BoardClient(submission, build_stage)
-    try:
-        with printing(board):
-            outcomes = run_trials(missing, submission, build_stage, at_once=at_once, print_line=print_line)
-    finally:
-        board.leave()
-    for outcome in outcomes.values():
-        if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
-            submission.tracker.fail(outcome.key, outcome.message)
-    return outcomes
+    return ClusterAllocation(context, offered, devices, [one for one in (note, growth.line) if one])
 
 
 def _build_overlaps(plan: Plan, context: Context) -> None:
@@ -242,19 +221,3 @@ def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) ->
     limit = f"{counted(offered.trainings_at_once, 'training')} at once (bound by {offered.limited_by})"
     to_run = f"{len(missing)} of {counted(len(plan.trials), 'trial')} to run"
     return f"{plan.recipe.name}: {to_run}, {width} a training, {limit}, {allocation.devices}; store {allocation.context.store.shown}"
-
-
-def run_on_cluster(
-    plan: Plan, context: Context, *, tracking: str | None = None, print_line: PrintLine = print, show: Show | None = None
-) -> SweepSummary:
-    """Build the missing stages of a plan on the cluster that RAY_ADDRESS names; SIGTERM ends the sweep in order.
-
-    Args:
-        tracking: address of an MLflow server; None if the records in the store are the only log.
-        show: see `run_sweep`.
-
-    Raises:
-        SentdistError: no cluster, one that refuses, or a mistake in the request; nothing was started.
-    """
-    connect_to_drive()
-    return run_sweep(plan, context, tracker=Tracker(tracking, context.store), print_line=print_line, show=show)

@@ -168,15 +168,9 @@ class Tuning:
         return planned_search(recipe, store=self._store, data=self._data, resolver=self._request.resolver)
 
     def _search(self, default: Settings) -> Settings:
-        """Search in the time that more seeds leave; search on if the seeds of newly chosen settings take less time."""
-        assert self._budget is not None
-        chosen, least = default, 0.0
-        while (seconds := self._time_to_search(chosen)) > least:
-            found = self._search_for(seconds)
-            before, chosen, least = chosen, self._chosen(default, found), ENOUGH * self._budget
-            if chosen == before or self._has_all_tried:
-                break
-        return chosen
+        """Search in the time that more seeds leave; time that is left after the seeds is used for the search, too."""
+        seconds = self._time_to_search(default)
+        return self._chosen(default, self._search_for(seconds)) if seconds > 0 else default
 
     def _search_for(self, seconds: float) -> SearchRecord:
         planned, context = self._planned_search()
@@ -184,10 +178,10 @@ class Tuning:
         self._has_all_tried = found.reason == ALL_TRIED
         return found
 
-    def _time_to_search(self, chosen: Settings) -> float:
-        """Seconds left beside a whole number of seeds of the chosen settings, so that these end with the time."""
+    def _time_to_search(self, settings: Settings) -> float:
+        """Seconds left beside a whole number of seeds of these settings, so that these end with the time."""
         assert self._budget is not None
-        each, left = self._seconds_of(chosen), self.left
+        each, left = self._seconds_of(settings), self.left
         for_seeds = min(left, (1 - FOR_SEARCH) * self._budget, SEEDS * each)
         return left - max(1, int(for_seeds / each)) * each
 

@@ -1,7 +1,8 @@
-"""Assign stages to worker groups, which stay and share one start-up (libraries, device, process group) between several stages.
+"""Assign stages to resident workers, which share one start-up (libraries, device, process group) between several stages.
 
-A group holds its CPUs and GPUs from its start to its end. It builds one stage at a time; an idle group is sent away as soon as other work
-waits for room, so that no work waits for resources held by a waiting group.
+A group is one process or a worker group of Ray Train. It holds its CPUs and GPUs from its start to its end and builds one stage at a
+time: the first group that is free takes the stage with the longest path before it. An idle group is sent away as soon as other work
+waits for room, so that no work waits for resources held by an idle group.
 """
 
 from __future__ import annotations
@@ -21,10 +22,7 @@ from sentdist.store.store import Artifact
 LINGER_S = 5.0  # an idle group waits this long for the next stage: that of the next trial comes within a second
 GRACE_S = 0.5  # an idle group waits this long even if others wait for room: requests follow the last answer
 CLOSES_WITHIN_S = 60.0  # how long Ray Train may take to end a group
-
-
-class NoGroupError(Exception):
-    """The last group that could build a stage is gone; it is built without one."""
+MAX_COMING = 32  # processes on CPUs that wait for room at once; an autoscaler sees them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,11 @@ class _Group:
 
     @property
     def is_idle(self) -> bool:
-        return self.work is None and not self.is_leaving
+        return self.is_up and self.work is None and not self.is_leaving
+
+    @property
+    def is_coming(self) -> bool:
+        return not self.is_up and not self.is_leaving
 
     @property
     def number(self) -> int:
@@ -95,23 +97,17 @@ class _Group:
 class WorkerGroups:
     """The groups of a board, and the stages that wait for one, longest remaining path first. Lives in the board's event loop."""
 
-    def __init__(self, start: StartGroup, *, is_wanted: Callable[[], bool], linger_s: float = LINGER_S) -> None:
-        """is_wanted: whether a stage that is built without a group waits for room on the cluster."""
-        self._start, self._is_wanted, self._linger_s = start, is_wanted, linger_s
+    def __init__(self, start: StartGroup, *, linger_s: float = LINGER_S) -> None:
+        self._start, self._linger_s = start, linger_s
         self._groups: dict[str, _Group] = {}
         self._line: list[_Waiting] = []
         self._numbers = itertools.count(1)
         self._background = BackgroundTasks()
 
-    def can_build(self, demand: Demand, *, now: bool = False) -> bool:
-        """Return True if a group (with `now`, an idle one) could build a stage of this demand."""
-        return any(_fits(group, demand) and (group.is_idle or not now) for group in self._groups.values())
-
     async def build(self, stage: Stage, submission: Submission, demand: Demand, *, distance: int = 0) -> Artifact:
-        """Build a stage by an idle group, by a new one if it needs one and the limit allows it, else by the first free one.
+        """Build a stage by an idle group, else by the first that is free, or by a new one if the limit allows it.
 
         Raises:
-            NoGroupError: a stage that needs no group waited for one, and none is left.
             Exception: the stage's body raised it, or it ended the group.
         """
         answer: asyncio.Future[Artifact] = asyncio.get_running_loop().create_future()
@@ -123,6 +119,7 @@ class WorkerGroups:
         finally:
             if work in self._line:
                 self._line.remove(work)
+                self._assign()  # a group that was started for it is not needed
             for group in [group for group in self._groups.values() if group.work is work]:  # the caller was cancelled
                 await self._end(group, by_force=True)
 
@@ -131,8 +128,10 @@ class WorkerGroups:
 
         The first worker gets an order at once; the others get it when the first one calls them, which it does only for common work.
         """
-        if is_first and name in self._groups:
-            self._groups[name].is_up = True
+        if is_first and (group := self._groups.get(name)) is not None and not group.is_up:
+            group.is_up = True
+            self._assign()
+            self._background.start(self._rest(group, group.number))
         while (group := self._groups.get(name)) is not None and not group.is_leaving:
             if group.order is not None and group.work is not None and group.number > after and (is_first or group.has_begun):
                 return group.order
@@ -162,43 +161,44 @@ class WorkerGroups:
         if not group.is_leaving:
             self._background.start(self._rest(group, number))
 
-    async def make_room(self) -> None:
-        """Send the idle groups away; return when they are gone."""
-        await asyncio.gather(*(self._end(group) for group in list(self._groups.values()) if group.is_idle))
-
     async def close(self) -> None:
         """End all groups: the idle ones in order, the others by force."""
-        await asyncio.gather(*(self._end(group, by_force=not group.is_idle) for group in list(self._groups.values())))
+        await asyncio.gather(*(self._end(group, by_force=group.work is not None) for group in list(self._groups.values())))
 
     def _assign(self) -> None:
-        """Give waiting stages to idle groups; start groups for those that need one."""
+        """Give waiting stages to idle groups; start groups for the others, and end those that start for nothing."""
+        coming = [group for group in self._groups.values() if group.is_coming]
         for work in sorted(self._line, key=lambda work: -work.distance):
-            group = next((group for group in self._groups.values() if group.is_idle and _fits(group, work.demand)), None)
-            if group is None and work.demand.stays:
-                group = self._started(work)
-            if group is not None:
+            if (group := next((one for one in self._groups.values() if one.is_idle and _fits(one, work.demand)), None)) is not None:
                 self._line.remove(work)
                 group.give(work)
-            elif not work.demand.stays and not self.can_build(work.demand):
-                self._line.remove(work)
-                _fail(work, NoGroupError())
+            elif (group := next((one for one in coming if _fits(one, work.demand)), None)) is not None:
+                coming.remove(group)
+            else:
+                self._start_for(work)
+        for group in coming:
+            self._background.start(self._end(group))
 
-    def _started(self, work: _Waiting) -> _Group | None:
-        """Start a new group if the submission may have one more; idle groups, which cannot build this stage, make room for it."""
+    def _start_for(self, work: _Waiting) -> None:
+        """Start a group for a stage, if there may be one more. Idle groups, which cannot build this stage, make room for it."""
+        demand, at_once = work.demand, work.submission.trainings_at_once
         for idle in [group for group in self._groups.values() if group.is_idle]:
             self._background.start(self._end(idle))
-        if len(self._groups) >= work.submission.trainings_at_once:
-            return None
-        name = f"workers-{next(self._numbers)}"
-        group = _Group(name=name, demand=work.demand, started=self._start(name, work.demand))
+        if demand.is_scarce:
+            is_full = sum(group.demand.is_scarce for group in self._groups.values()) >= at_once
+        else:
+            is_full = sum(group.is_coming and not group.demand.is_scarce for group in self._groups.values()) >= MAX_COMING
+        if is_full:
+            return
+        name = f"{'worker' if demand.way == 'task' else 'workers'}-{next(self._numbers)}"
+        group = _Group(name=name, demand=demand, started=self._start(name, demand))
         self._groups[name] = group
         self._background.start(self._watch(group))
-        return group
 
     async def _rest(self, group: _Group, number: int) -> None:
         """Send a group away if it gets no further order in time."""
         await asyncio.sleep(GRACE_S)
-        if not self._is_wanted():
+        if not self._line:
             await asyncio.sleep(self._linger_s)
         if group.number == number and group.is_idle:
             await self._end(group)
@@ -210,22 +210,26 @@ class WorkerGroups:
             await group.started.ended
         except (Exception, asyncio.CancelledError) as found:
             error = found
+        failed = group.work
+        if failed is None and group.is_coming:  # it could not be started: the stage that waits for it gets the error
+            failed = next((work for work in sorted(self._line, key=lambda work: -work.distance) if _fits(group, work.demand)), None)
         group.is_leaving = True
         del self._groups[group.name]
         group.tell()
-        if group.work is not None:
-            _fail(group.work, error)
+        if failed is not None:
+            _fail(failed, error)
+            self._line = [work for work in self._line if work is not failed]
         self._assign()
 
     async def _end(self, group: _Group, *, by_force: bool = False) -> None:
         """Let a group leave; abort it with `by_force` or if it does not leave.
 
-        A group that is still starting leaves as soon as it is up: Ray does not free the placement group of a controller that dies while
-        it starts its workers.
+        A group of Ray Train that is still starting leaves as soon as it is up: Ray does not free the placement group of a controller that
+        dies while it starts its workers.
         """
         group.is_leaving = True
         group.tell()
-        is_over = by_force and (group.is_up or group.demand.way == "task")
+        is_over = (by_force and group.is_up) or (group.demand.way == "task" and not group.is_up)
         if is_over:
             await group.started.abort()
         with suppress(TimeoutError):

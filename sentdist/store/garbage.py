@@ -7,15 +7,14 @@ import math
 import re
 import statistics
 import time
-from collections.abc import Callable, Set
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
 from pyarrow import fs
 
 from sentdist.errors import duration
-from sentdist.recipe.stage import Json, Stage
+from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import STAGES, Bank, Scores, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.store.local_storage import maker_of
@@ -124,7 +123,7 @@ class KindForecast:
     finished: int
     sentences: int  # left to train on or encode; an upper bound: early stopping and repeated sentences reduce it
     is_guessed: bool  # includes tasks of unknown size
-    sentences_per_s: float | None  # `likely_speed` in this store; None if unknown
+    sentences_per_s: float | None  # in this store; None if unknown
 
     @property
     def missing(self) -> int:
@@ -192,42 +191,22 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                     isinstance(stage, Scores) and any(task.num_items is None and task.name not in plan.rows for task in stage.tasks)
                     for stage in left
                 ),
-                sentences_per_s=likely_speed(kind, partial(speed_of, store)) if left else None,
+                sentences_per_s=speed_of(store, kind) if left else None,
             )
         )
     return Forecast(kinds=tuple(kinds), finished=finished)
 
 
-def likely_speed(kind: type[Stage], speed: Callable[[type[Stage]], float | None]) -> float | None:
-    """Return sentences per second of a kind by `speed`; for kinds that encode, else `ENCODED_PER_TRAINED` times those of trainings."""
-    if (known := speed(kind)) is not None or kind.speed_of != Bank.kind:
-        return known
-    training = speed(Train)
-    return None if training is None else ENCODED_PER_TRAINED * training
-
-
 def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
-    """Return the median sentences per second of the finished stages that forecast a kind; None if there are none."""
+    """Return the median sentences per second of the finished stages that forecast a kind; None if there are none.
+
+    Kinds that encode, without a bank, are `ENCODED_PER_TRAINED` times as fast as trainings.
+    """
     if kind.speed_of is None:
         return None
     artifacts = itertools.islice(store.artifacts(kind.speed_of), MAX_RECORDS)
     rates = [rate for artifact in artifacts if (rate := artifact.record.number("sentences_per_s")) is not None and rate > 0]
-    return statistics.median(rates) if rates else None
-
-
-def plan_facts(plan: Plan, ahead: Forecast) -> dict[str, Json]:
-    """Return a plan in numbers, for other programs. Seconds are at the speed of earlier runs in this store; None without them."""
-    states = {stage.key: "built" if stage.key in ahead.finished else "missing" for stage in plan.stages}
-    speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
-    stages: list[Json] = []
-    for stage in plan.stages:
-        sentences, speed = stage.num_sentences(plan.rows), speeds[stage.kind]
-        about: dict[str, Json] = {name: getattr(stage, name) for name in ("key", "kind", "place")}
-        about |= {"state": states[stage.key], "inputs": [one.key for one in stage.inputs], "mentions": plan.mentions[stage.key]}
-        seconds = 0.0 if states[stage.key] == "built" else None if speed is None else sentences / speed
-        stages.append(about | {"sentences": sentences, "seconds": seconds})
-    trials: list[Json] = []
-    for trial in plan.trials:
-        known: dict[str, Json] = {name: getattr(trial, name) for name in ("name", "method", "seed", "fold", "key")}
-        trials.append(known | {"params": dict(trial.params), "state": states[trial.key]})
-    return {"recipe": plan.recipe.name, "trials": trials, "stages": stages, "seconds": ahead.seconds}
+    if rates or kind.speed_of != Bank.kind:
+        return statistics.median(rates) if rates else None
+    training = speed_of(store, Train)
+    return None if training is None else ENCODED_PER_TRAINED * training

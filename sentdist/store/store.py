@@ -102,16 +102,9 @@ class PlainFiles:
 
     def names(self, place: str) -> list[str]:
         """Return the sorted names of the files in a folder of the store; empty if it does not exist."""
-        return self._names(place, fs.FileType.File)
-
-    def folder_names(self, place: str) -> list[str]:
-        """Like `names`, for the folders in it."""
-        return self._names(place, fs.FileType.Directory)
-
-    def _names(self, place: str, kind: fs.FileType) -> list[str]:
         with self._storage.reading():
             infos = self._filesystem.get_file_info(fs.FileSelector(f"{self._base}/{place}", allow_not_found=True))
-        return sorted(info.base_name for info in infos if info.type == kind)
+        return sorted(info.base_name for info in infos if info.type == fs.FileType.File)
 
     def uri(self, place: str) -> str:
         """Return the address of a place."""

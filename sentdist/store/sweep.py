@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 from pydantic import BaseModel, ConfigDict
 
 from sentdist.errors import StoreError, counted, did_you_mean, listed
-from sentdist.recipe.checks import inputs_of
 from sentdist.recipe.dotted import with_path
 from sentdist.recipe.recipe import Recipe, recipe_from_values
-from sentdist.recipe.sections import CHANGED_BY_METHODS, Method
+from sentdist.recipe.sections import CHANGED_BY_METHODS, Method, inputs_of
 from sentdist.recipe.stage import Json, topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan

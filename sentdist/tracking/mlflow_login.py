@@ -38,17 +38,5 @@ def authenticate() -> Authorization | Response:
 
     found = authenticate_request_basic_auth()
     if request.path == LOGIN and not isinstance(found, Response):
-        _drop_empty_default()
         return Response(PAGE, mimetype="text/html")
     return found
-
-
-def _drop_empty_default() -> None:
-    """Delete the experiment `Default`, which MLflow creates in a new database, unless it has runs."""
-    from mlflow.entities import ViewType
-    from mlflow.server.handlers import _get_tracking_store
-
-    store = _get_tracking_store()
-    default = store.get_experiment("0")
-    if default.lifecycle_stage == "active" and not store.search_runs(["0"], "", ViewType.ALL, max_results=1):
-        store.delete_experiment("0")

@@ -16,7 +16,7 @@ from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan
 from sentdist.run.banks.owner import list_banks
 from sentdist.run.banks.reader import open_bank
-from sentdist.run.cluster.connection import connect
+from sentdist.run.connection import connect
 from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore

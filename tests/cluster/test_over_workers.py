@@ -104,7 +104,7 @@ def test_workers_find_what_one_process_finds_also_when_one_is_lost(
     assert list(search_here(here, corpus, reader.open(loaded)))[-1] == 430
     steps = search_over_workers(there, corpus, reader, queries.vectors, depth=DEPTH, runtime=RUNTIME)
     next(steps)
-    cluster.kill_actor("TileSearcher")
+    cluster.kill_actor("PoolWorker")
     reported = list(steps)
     assert len(reported) == 8 and reported[-1] == 430
     for query in range(3):

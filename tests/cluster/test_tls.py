@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.nightly, pytest.mark.timeout(600)
 ON_BOTH = """
 import numpy, ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
-from sentdist.run.cluster.connection import connect
+from sentdist.run.connection import connect
 
 connect()
 
@@ -25,7 +25,7 @@ array = ray.put(numpy.ones(1_000_000))  # large enough to go through the object 
 on = [On(node["NodeID"], soft=False) for node in ray.nodes()]
 print("SEEN", sorted(ray.get([total.options(scheduling_strategy=one).remote(array) for one in on])))
 """
-ASK = "import sys; from sentdist.run.cluster.address import ask; print('ANSWER', ask(sys.argv[1]))"
+ASK = "import sys; from sentdist.run.address import ask; print('ANSWER', ask(sys.argv[1]))"
 
 
 @pytest.fixture(scope="module")

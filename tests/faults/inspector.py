@@ -14,7 +14,7 @@ import ray
 from ray.util.placement_group import placement_group_table
 
 from sentdist.run.banks.owner import bank_owner, list_banks, owner_name
-from sentdist.run.cluster.connection import connect
+from sentdist.run.connection import connect
 
 
 def census() -> dict[str, Any]:

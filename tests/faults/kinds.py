@@ -191,7 +191,7 @@ FAULTS: tuple[Fault, ...] = (
     Fault(name="two drivers", begin=_submit_beside),
     *_of("BoardActor", moments=ANY_TIME),
     *_of("trial", moments=ANY_TIME),
-    *_of("stage", moments=BUSY),
+    *_of("worker", moments=BUSY),
     *_of("train worker", moments=IN_TRAINING, variants=GROUPS),
     *_of("train controller", moments=IN_TRAINING, variants=GROUPS),
     *_of("train worker", name="bank worker", moments=("a bank is made",), variants=POOLS),  # the group that trains makes banks, too

@@ -14,15 +14,15 @@ from pathlib import Path
 TITLES = {
     "BoardActor": r"ray::BoardActor\b",
     "trial": r"ray::(ImplicitFunc|_run_trial)\b",
-    "stage": r"ray::(corpus|train|bank|scores) ",
+    "worker": r"ray::worker-\d",
     "train worker": r"ray::RayTrainWorker\b",
     "train controller": r"ray::TrainController\b",
-    "pool worker": r"ray::(ShardMaker|SentenceEmbedder)\b",
+    "pool worker": r"ray::PoolWorker\b",
     "bank owner": r"ray::EmbeddingBanks\b",
     "raylet": r"\S*/raylet/raylet ",
     "GCS": r"\S*/gcs/gcs_server ",
 }
-WORKING = ("BoardActor", "trial", "stage", "train worker", "train controller", "pool worker")  # none of them outlives a sweep
+WORKING = ("BoardActor", "trial", "worker", "train worker", "train controller", "pool worker")  # none of them outlives a sweep
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from torch import Tensor
 
-from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.objectives.entropy import entropy_info_nce
 from sentdist.objectives.info_nce import info_nce
@@ -133,12 +132,7 @@ def test_a_table_starts_small_and_has_a_rate_of_its_own() -> None:
     assert own.parameters == (table.vectors.weight,)
 
 
-def test_rows_that_are_no_triples_and_values_without_a_meaning_are_refused() -> None:
-    for batch in (batch_of(None), batch_of([0] * M, num_positives=2)):
-        with pytest.raises(DataError):
-            make.relational(relations=names(1), width=D)(torch.randn(3 * M, D), batch)
+def test_values_without_a_meaning_are_refused() -> None:
     for field, value in (("temperature", 0.0), ("phi", float("nan")), ("relation_learning_rate", 0.0)):
         with pytest.raises(ValidationError, match=field):
             make.relational(relations=names(2), width=D, **{field: value})
-    with pytest.raises(RecipeError, match=r"relational\.relations"):
-        make.relational(relations=(), width=D)

@@ -114,7 +114,7 @@ def descend(rank: int, world_size: int, precision: str) -> dict[str | int, tuple
     """By engine: what one step of plain descent at a rate of 1 takes off the weights, which is the averaged gradient; and its norm."""
 
     def plain(module: nn.Module, optimization: Optimization) -> torch.optim.Optimizer:
-        return torch.optim.SGD(module.parameters(), lr=optimization.lr)
+        return torch.optim.SGD(module.parameters(), lr=optimization.lr, fused=True)
 
     setattr(engine_module, "adamw", plain)  # noqa: B010 - this process is the test's own
     setattr(deepspeed_engine, "adamw", plain)  # noqa: B010

@@ -113,7 +113,7 @@ def test_planning_names_the_pooling_and_refuses_what_it_lacks(folder: Path, tmp_
     with pytest.raises(RecipeError, match=r"objective: mlm: found a tokenizer without a mask token"):
         plan(folder, tmp_path, methods={"m": {"objective": {"name": "mlm"}}}, baseline=None)
     drops_heads: Json = {"m": {"objective": {"name": "info_nce"}, "regularizers": {"drophead": 0.2}}}
-    with pytest.raises(RecipeError, match=r"regularizers\.drophead: found 0\.2 for t5, which runs on padded batches"):
+    with pytest.raises(RecipeError, match=r"regularizers\.drophead: .*, which runs on padded batches"):
         plan(folder, tmp_path, methods=drops_heads, baseline=None)
 
 

@@ -106,7 +106,7 @@ def test_within_a_step_nobody_waits(name: str, folder: Path) -> None:
     step_within(nobody_waits, name, folder, pretended_gpu(), micro_batch=5)
 
 
-@pytest.mark.parametrize("family", ["mpnet", "t5"])
+@pytest.mark.parametrize("family", ["mpnet"])
 def test_a_family_whose_attention_has_no_kernel_there_learns_the_same(family: str, tmp_path: Path) -> None:
     folder = maskable_encoder(tmp_path, family)
     here, there = (two_steps("info_nce", folder, device) for device in (on("cpu"), pretended_gpu()))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from sentdist.cli import app
 from sentdist.data.mirror import ORIGIN
 from sentdist.errors import DataError, brief, first_line, named
-from sentdist.run.cluster.connection import reason
+from sentdist.run.connection import reason
 from sentdist.services.processes import free_port
 from sentdist.text import without_secrets
 from sentdist.tracking.server import Server

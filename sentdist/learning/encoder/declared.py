@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sentdist.errors import EncoderError, brief
 from sentdist.families import POOLINGS, Family, Pooling, configured, family_of, name_of
@@ -200,7 +200,7 @@ class Checkpoint:
 
 def _modules(folder: Path) -> tuple[Module, ...]:
     path = folder / "modules.json"
-    found = read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else []
+    found: Any = read_json(path, remedy=REMEDY, kind=EncoderError) if os.path.lexists(path) else []
     try:
         return tuple(
             Module(one["type"].rsplit(".", 1)[-1], folder / one["path"], json_object(folder / one["path"] / "config.json")) for one in found

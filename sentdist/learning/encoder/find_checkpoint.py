@@ -56,9 +56,11 @@ def find_checkpoint(checkpoint: str | Path, *, revision: str | None = None) -> P
     if local or path.is_dir():
         check_has_no_revision(name, revision)
         return path
-    beside = [str(path.parent / child.name) for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
-    similar = near(name, PACKAGED_ENCODERS, alike=0.7) or near(str(path), beside)
+    similar = near(name, PACKAGED_ENCODERS, alike=0.7)
     if similar or isinstance(checkpoint, Path) or name.startswith((".", "~", "/")) or name.count("/") > 1:
+        beside = [child.name for child in path.parent.iterdir() if child.is_dir()] if path.parent.is_dir() else []
+        if similar is None and (neighbour := near(path.name, beside)):
+            similar = str(path.parent / neighbour)
         raise EncoderError(
             where=f"encoder {name}",
             found="no such folder",

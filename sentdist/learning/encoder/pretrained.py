@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors.torch import load_file
@@ -127,7 +128,7 @@ def auto_class(config: PreTrainedConfig) -> type[AutoModel] | type[AutoModelForT
 def _make_ready(model: PreTrainedModel, family: Family, *, is_flat: bool) -> None:
     """Adapt families with own attention code here; transformers lets most families use any attention."""
     if family.own_code == "t5":  # one module for its word embeddings, and a probability for dropout in attention alone
-        model.encoder.set_input_embeddings(model.shared)
+        cast(Any, model).encoder.set_input_embeddings(model.shared)
         for module in model.modules():
             if hasattr(module, "relative_attention_num_buckets"):
                 module.dropout = model.config.attention_dropout

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from sentdist.errors import EncoderError, typed
+from sentdist.errors import EncoderError, did_you_mean, typed
 from sentdist.families import POOLINGS, family_of, is_causal
 from sentdist.kernels.flat_attention import Segments
 from sentdist.kernels.fused_layer import fuse_layers
@@ -116,6 +116,11 @@ class SentenceEncoder(nn.Module):
         found = Checkpoint.open(find_checkpoint(checkpoint, revision=revision))
         found.check_can_embed(where=f"encoder {found.folder}")
         pooling = pooling or found.pooling or "mean"
+        if pooling not in POOLINGS:
+            raise EncoderError(
+                where=f"encoder {found.folder}", found=f"pooling {pooling}", expected=f"one of {', '.join(POOLINGS)}",
+                remedy=did_you_mean(pooling, POOLINGS, "Name one of these."),
+            )  # fmt: skip
         check_layer_weights(found, pooling)
         tokenizer = load_tokenizer(found)
         model, padded_reason = load_model(

@@ -10,11 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from sentdist.errors import RecipeError
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.gather import by_share
 from sentdist.learning.gradient_buckets import average_gradients
-from sentdist.learning.objective import Objective, OwnRate, check_finite, cross_entropy_of_tags, cross_entropy_of_words, entropy
+from sentdist.learning.objective import Objective, OwnRate, cross_entropy_of_tags, cross_entropy_of_words, entropy
 from sentdist.learning.targets import TargetReader, WordShares, as_tensors
 from sentdist.objectives.channels import Channels
 
@@ -121,20 +120,12 @@ class Classifier(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class AuxiliaryWeights:
-    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries; RecipeError if one is negative or not finite."""
+    """λ_P, λ_B of the two classifiers, α_P, α_B of the two adversaries."""
 
     pos: float
     bow: float
     adversary_pos: float
     adversary_bow: float
-
-    def __post_init__(self) -> None:
-        for name in ("pos", "bow", "adversary_pos", "adversary_bow"):
-            value = getattr(self, name)
-            where = f"auxiliary.weights.{name}"
-            check_finite(value, where=where, remedy="0 leaves the term out.")
-            if value < 0:
-                raise RecipeError(where=where, found=repr(value), expected="a number, 0 or more", remedy="0 leaves the term out.")
 
 
 class AuxiliaryLoss(nn.Module, Objective):
@@ -155,10 +146,6 @@ class AuxiliaryLoss(nn.Module, Objective):
         learning_rate: float | None = None,
     ) -> None:
         super().__init__()
-        if form not in ("entropy", "reversal"):
-            raise RecipeError(where="auxiliary.adversary", found=repr(form), expected="entropy or reversal", remedy="Choose one of them.")
-        if warmup_steps < 0:
-            raise RecipeError(where="auxiliary.warmup_steps", found=str(warmup_steps), expected="0 or more", remedy="0: no warm-up.")
         self.channels, self.form, self.warmup_steps = channels, form, warmup_steps
         self.weights = weights
         self.learning_rate = learning_rate

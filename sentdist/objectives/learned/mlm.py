@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from transformers.activations import ACT2FN
 
-from sentdist.errors import EncoderError, RecipeError
+from sentdist.errors import EncoderError
 from sentdist.kernels.tensors import sent_to
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch, TokenBatch
@@ -129,10 +129,6 @@ class MaskedLMLoss(nn.Module, Objective):
         hide: Callable[..., tuple[Tensor, Tensor]] = masked,
     ) -> None:
         super().__init__()
-        if not 0 < fraction < 1:
-            raise RecipeError(
-                where="mlm.fraction", found=repr(fraction), expected="a fraction above 0 and below 1", remedy="0.15 is usual."
-            )
         self._vocabulary = Vocabulary.of(encoder)
         self._encoder = (encoder,)  # in a tuple, so that torch does not count its parameters as the objective's
         self._loss, self._hide = loss, hide

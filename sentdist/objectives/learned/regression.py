@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sentdist.errors import DataError
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.objective import Objective, OwnRate, load_heads, split_columns
 
@@ -18,8 +17,7 @@ VECTORS_PER_FEATURE = {"uv": 2, "diff": 1, "uv_diff": 3}
 class RegressionHead(nn.Module):
     """w · [u; v; |u − v|] + b: (B,) predictions from two embeddings (B, D), or (B, V) class logits.
 
-    `features` "uv_diff" as in the paper, "uv" or "diff" as in its ablation (Table 5). No activation; evaluation uses cosines, not this
-    head.
+    `features` "uv_diff" as in the paper, "uv" or "diff" as in its ablation (Table 5). No activation; evaluation uses cosines.
     Source: arXiv 2406.05326, Figure 1; the classifier is Sentence-BERT's (arXiv 1908.10084).
     """
 
@@ -43,8 +41,7 @@ class RegressionLoss(nn.Module, Objective):
     Args:
         loss: from the head's outputs and the labels (B,).
         learning_rate: of the head; None: the encoder's, as in the released code. The head starts random on a pretrained encoder, and one
-            that
-            learns too slowly distorts the embeddings.
+            that learns too slowly distorts the embeddings.
         keeps_heads: start with the head of the encoder that training starts from.
     """
 
@@ -63,16 +60,8 @@ class RegressionLoss(nn.Module, Objective):
             load_heads(self, folder, where=f"{where}: keep_head")
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Return the scalar loss of the (2·B, D) embeddings of `batch.tokens`; DataError for more than two columns or pairs without a
-        label.
-        """
-        columns_CBD = split_columns(embeddings, batch)
-        if len(columns_CBD) != 2 or batch.labels is None:
-            raise DataError(
-                where="batch",
-                found=f"{len(columns_CBD)} columns, {'no labels' if batch.labels is None else 'labels'}",
-                expected="two columns and a label for every row",
-                remedy="Use a graded corpus (kind: graded).",
-            )
-        outputs = self.head(columns_CBD[0], columns_CBD[1])
+        """Return the scalar loss of the (2·B, D) embeddings of `batch.tokens`."""
+        first_BD, second_BD = split_columns(embeddings, batch)
+        assert batch.labels is not None, "the plan gives it graded pairs"
+        outputs = self.head(first_BD, second_BD)
         return self._loss(outputs, batch.labels.to(outputs.device))

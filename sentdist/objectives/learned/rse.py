@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from sentdist.errors import DataError, RecipeError
 from sentdist.learning.encoder.tokens import Batch
 from sentdist.learning.grad_cache import mean_over_blocks
 from sentdist.learning.objective import Objective, OwnRate, anchors_and_candidates
@@ -25,10 +24,6 @@ class RelationTable(nn.Module):
 
     def __init__(self, num_relations: int, width: int) -> None:
         super().__init__()
-        if num_relations < 1:
-            raise RecipeError(
-                where="relational.relations", found="no relation", expected="at least one", remedy="Name the relations of the corpus."
-            )
         self.vectors = nn.Embedding(num_relations, width)
         nn.init.normal_(self.vectors.weight, std=INITIAL_STD)
 
@@ -88,14 +83,8 @@ class Relational(nn.Module, Objective):
         return Relations(names=self.names, vectors=vectors_KD.float().cpu().numpy())
 
     def forward(self, embeddings: Tensor, batch: Batch) -> Tensor:
-        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`; DataError without relations or with several positives."""
-        if batch.relations is None or batch.num_positives != 1:
-            raise DataError(
-                where="batch",
-                found="rows without a relation" if batch.relations is None else f"{batch.num_positives} positives a row",
-                expected="a head, a tail and the relation between them in every row",
-                remedy="Use a corpus of kind relations.",
-            )
+        """Return the scalar loss of the (C·B, D) embeddings of `batch.tokens`."""
+        assert batch.relations is not None, "the plan gives it a corpus with relations"
         heads_BD, candidates_MD = anchors_and_candidates(embeddings, batch)
         relations_BD = self.table(batch.relations)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 from pathlib import Path
@@ -75,24 +74,6 @@ def test_push_shows_the_card_and_sends_nothing_unless_asked(trained: tuple[Path,
     ):
         assert part in text, part
     assert "| different sentences |" in text and "equal rows" not in text, "the reader of the file has left them out before"
-
-
-def test_what_is_no_training_and_a_name_that_the_hub_does_not_take_are_refused_before_the_card_is_made(trained: tuple[Path, str]) -> None:
-    for key, name, said in (
-        ("0000000000", "me/mine", "expected one artifact of kind train"), (trained[1][:8], "mine", "OWNER/NAME"), (trained[1][:8], "me/my model", "OWNER/NAME"),
-        (trained[1][:8], "https://huggingface.co/me/mine", "OWNER/NAME"), (trained[1][:8], "/mine", "OWNER/NAME"),
-    ):  # fmt: skip
-        found = call("export", key, "--to-hub", name, "--store", trained[0])
-        assert found.exit_code == 2 and not found.stdout and said in found.output, found.output
-
-
-def test_models_and_recipes_are_listed(trained: tuple[Path, str]) -> None:
-    store, key = trained
-    assert key[:8] in (found := call("list", "encoders", "--store", store)).output and "minilm-l6" in found.output
-    listed = call("list", "recipes").output
-    assert all(path.name in listed for path in RECIPES.rglob("*.yaml")) and "One's own file" in listed
-    (line,) = (line for line in call("list", "encoders", "--store", store).output.splitlines() if key[:8] in line)
-    assert re.search(r"  \d+\.\d+ +20\d\d-", line), "its dev score and its date"
 
 
 def test_a_new_repository_is_private_and_a_hub_that_refuses_is_reported(trained: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:

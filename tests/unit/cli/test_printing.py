@@ -57,12 +57,6 @@ def test_a_table_has_the_share_that_is_done_and_a_row_for_some_of_what_runs() ->
     assert "rcl 0" in rows[0] and rows[0].endswith(" 30 s"), rows[0]
 
 
-def test_a_pipe_gets_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    with summary.live_display() as (print_line, show):
-        print_line("it [bold]goes[/] on")
-    assert show is None and capsys.readouterr().out == "it [bold]goes[/] on\n"
-
-
 PAGE = """# mine
 
 ft is 2 \\* 3 points above [base](https://example.org/a_b), p &lt; 0.05.

@@ -7,7 +7,6 @@ import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +14,10 @@ from typer.testing import CliRunner, Result
 
 from sentdist import cli
 from sentdist.cli import app
-from sentdist.run import client, health, losses
+from sentdist.run import client, connection, health, losses
 from sentdist.run.banks import owner
-from sentdist.run.cluster import connection
 from sentdist.services import servers
 from sentdist.services.state import State
-from sentdist.tracking import tracker as tracking
 from tests.support.planning import RECIPES
 
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -102,17 +99,6 @@ def test_servers_are_started_where_a_compiler_is_and_a_password_is_not_printed(
         assert (f"store      {shown}\n" in done.output) == (code == 0) and "very-secret" not in done.output
 
 
-def test_mlflow_is_brought_up_to_date_where_that_is_asked(
-    listen: Callable[..., Calls], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@host:1")
-    found = SimpleNamespace(name="demo", num_scored=3, num_trials=5, num_runs=9, not_understood=[])
-    reported = listen(tracking, "rebuild", [found])
-    done = _call("report", "--rebuild-mlflow", "--store", tmp_path)
-    assert done.exit_code == 0 and reported[0][0][1:] == ("http://me:secret@host:1", None) and "secret" not in done.output
-    assert done.output.startswith("demo: 3 of 5 trials with scores; 9 runs up to date\n")
-
-
 @pytest.mark.parametrize("what", ["objectives", "tasks", "recipes", "encoders", "sweeps", "artifacts", "train"])
 def test_each_list_has_the_same_rows_as_a_table_and_as_json(what: str, tmp_path: Path) -> None:
     rows = json.loads(_call("list", what, "--format", "json", "--store", tmp_path).output)
@@ -128,9 +114,3 @@ def test_a_job_is_the_command_of_its_name_with_all_that_follows(monkeypatch: pyt
         monkeypatch.setattr(sys, "argv", [f"rayjobs/{name}.py", "demo", "--set", "a=1"])
         runpy.run_module(f"rayjobs.{name}", run_name="__main__")
         assert reported.pop() == [name, "demo", "--set", "a=1"]
-
-
-def test_a_plan_keeps_the_schema_that_its_recipe_names(tmp_path: Path) -> None:
-    recipe = tmp_path / "mine.yaml"
-    recipe.write_text("# yaml-language-server: $schema=recipe.schema.json\n" + Path(DEMO).read_text())
-    assert _call("plan", recipe, "--store", tmp_path / "store").exit_code == 0 and (tmp_path / "recipe.schema.json").is_file()

@@ -120,7 +120,5 @@ def test_the_order_depends_on_seed_and_epoch_alone() -> None:
 def test_too_few_rows_and_no_batch_at_all() -> None:
     with pytest.raises(DataError, match="64 rows for a batch of 65"):
         epoch_batches(ROWS_64, batch_size=65, seed=0, epoch=0, unique_sentences=False)
-    with pytest.raises(DataError, match="batch size 0"):
-        epoch_batches(ROWS_64, batch_size=0, seed=0, epoch=0, unique_sentences=False)
     with pytest.raises(DataError, match="no 2 rows of 3 without a sentence in common"):
         epoch_batches(np.array([[0, 0, 0], [1, 2, 3]]), batch_size=2, seed=0, epoch=0, unique_sentences=True)

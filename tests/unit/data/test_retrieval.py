@@ -18,8 +18,8 @@ from sentdist.data.retrieval import (
     Retrieval,
     faq_pairs,
     fold_of_queries,
-    fold_of_retrieval,
     groups_by_answer,
+    groups_of,
     queries_for,
     read_retrieval,
 )
@@ -151,7 +151,7 @@ def test_folds_are_balanced_and_do_not_depend_on_the_order() -> None:
     refused = (({"num_folds": 2}, "2 folds"), ({"num_folds": 11}, "10 queries"), ({"fold": 5}, "0 to 4"))
     for changes, said in refused:
         with pytest.raises(DataError, match=said):
-            faq_pairs(_many(10), **({"fold": 0, "num_folds": 5, "seed": 0, "role": "train"} | changes))  # type: ignore[arg-type]
+            faq_pairs(_many(10), **({"fold": 0, "num_folds": 5, "seed": 0} | changes))  # type: ignore[arg-type]
 
 
 def test_pairs_for_training() -> None:
@@ -159,9 +159,8 @@ def test_pairs_for_training() -> None:
     rows = faq_pairs(collection, fold=0, num_folds=5, seed=0)
     assert rows.column_names == ["anchor", "positive"] and rows.num_rows == 6
     assert set(rows["positive"].to_pylist()) == {"first answer"}
-    tested = fold_of_retrieval(collection, fold=0, num_folds=5, seed=0, role="test")
-    assert not set(rows["anchor"].to_pylist()) & set(tested.queries)
-    assert len(tested.queries) == 2 and tested.documents == collection.documents and set(tested.qrels) == set(tested.query_ids)
+    tested = queries_for(collection.query_ids, fold=0, num_folds=5, seed=0, role="test")
+    assert len(tested) == 2 and not set(rows["anchor"].to_pylist()) & {f"question {query}" for query in tested}
     same = replace(collection, documents=("How?", "How?"), qrels={query: {"a": 1, "b": 1} for query in collection.query_ids})
     assert faq_pairs(same, fold=0, num_folds=5, seed=0).num_rows == 6, "documents of equal text make one row"
     with pytest.raises(DataError, match="no document of relevance 1"):
@@ -197,8 +196,9 @@ def test_folds_by_answer_test_no_answer_that_is_trained_on() -> None:
     )
     met = {"query": 0, "answer": 0}
     for fold, by in itertools.product(range(4), get_args(By)):
-        tested = fold_of_retrieval(collection, fold=fold, num_folds=4, seed=0, role="test", by=by)
-        answers = {f"answer {document[1:]}" for query in tested.query_ids for document in tested.qrels[query]}
+        groups = groups_of(collection, by)
+        tested = queries_for(collection.query_ids, fold=fold, num_folds=4, seed=0, role="test", groups=groups)
+        answers = {f"answer {document[1:]}" for query in tested for document in collection.qrels[query]}
         met[by] += len(answers & set(faq_pairs(collection, fold=fold, num_folds=4, seed=0, by=by)["positive"].to_pylist()))
     assert met["answer"] == 0 < met["query"]
 

@@ -49,6 +49,8 @@ def test_embeddings_of_another_encoder_are_refused(tmp_path: Path) -> None:
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
     with pytest.raises(DataError, match="embeddings made with max_length 40; expected max_length 5"):
         check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"max_length": 5})
+    with pytest.raises(DataError, match="made with prompt ''; expected prompt 'query: ' before documents"):
+        check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"prompt": "query: "})
     (tmp_path / "a.npy.json").unlink()  # somebody else's embeddings: nothing is known but their width
     check_made_by(tmp_path / "a.npy", found, width=3, facts=FACTS | {"pooling": "cls"})
 

@@ -21,6 +21,7 @@ from sentdist.inference.ready_encoder import LoadedEncoder
 from sentdist.learning.encoder.declared import CONFIG_OF_PROMPTS, Checkpoint
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import TokenBatch
+from sentdist.learning.relation_file import Relations, write_relations
 from sentdist.recipe.specs import EncoderUse
 from sentdist.stages.resolve import FileResolver
 from tests.support.tiny_encoders import released_t5, tiny_encoder
@@ -162,3 +163,10 @@ def test_a_prompt_is_not_pooled_where_the_folder_says_so(pooling: str, folder: F
 def _filled_further(self: TokenBatch, multiple: int, *, filled: Callable[[TokenBatch, int], TokenBatch] = TokenBatch.filled) -> TokenBatch:
     """Two tokens more, fewer than the prompt has."""
     return filled(self, self.num_tokens + 2)
+
+
+def test_relations_that_were_trained_with_another_pooling_are_refused(pooled: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(pooled["cls"], tmp_path / "encoder")
+    write_relations(tmp_path / "encoder", Relations(names=("twin",), vectors=np.ones((1, 32), dtype=np.float32), pooling="mean"))
+    with pytest.raises(EncoderError, match="trained with mean"):
+        sentdist.similarity(tmp_path / "encoder", "a man", "a dog", relations={"twin": 1.0})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from sentdist.errors import DataError, EncoderError, RecipeError
+from sentdist.errors import EncoderError
 from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.optimization import Learner
@@ -73,12 +72,6 @@ def test_a_tokenizer_without_a_mask_is_refused(tiny_encoder_dir: Path) -> None:
         make.masked_lm(SentenceEncoder.load(tiny_encoder_dir))
 
 
-def test_a_fraction_out_of_range_is_refused(encoder: SentenceEncoder) -> None:
-    for fraction in (0.0, 1.0, float("nan")):
-        with pytest.raises(RecipeError, match=r"mlm\.fraction"):
-            make.masked_lm(encoder, fraction=fraction)
-
-
 def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEncoder) -> None:
     learner = Learner(encoder, make.masked_lm(encoder))
     state = {name: tensor.clone() for name, tensor in learner.state_dict().items()}
@@ -91,33 +84,11 @@ def test_a_state_holds_the_tied_matrix_once_and_loads_again(encoder: SentenceEnc
     assert isinstance(learner.heads, MaskedLMLoss) and learner.heads.head.decoder.weight is words
 
 
-def batch_of(num_rows: int, num_columns: int = 2) -> Batch:
-    tokens = collate([[1]] * (num_columns * num_rows))
-    ids = np.arange(num_columns * num_rows).reshape(num_columns, num_rows)
-    return Batch(tokens=tokens, num_columns=num_columns, first_row=0, sentence_ids=ids, labels=torch.ones(num_rows))
-
-
 def test_the_shape_trap() -> None:
     """(B, 1) − (B,) would be (B, B) without a word."""
     for predictions, labels in (((4, 1), (4,)), ((4,), (4, 1)), ((4,), (3,))):
-        with pytest.raises(DataError):
+        with pytest.raises(ValueError, match="labels"):
             prediction_errors(torch.zeros(predictions), torch.zeros(labels), boundary="none", low=0, high=2)
-    with pytest.raises(DataError):
-        cross_entropy(torch.zeros(4, 3), torch.zeros(4, 1), low=0, spacing=1)
-
-
-@pytest.mark.parametrize(
-    ("batch", "message"),
-    [
-        (replace(batch_of(2), labels=None), "found 2 columns, no labels"),
-        (batch_of(2, num_columns=3), "found 3 columns"),
-        (replace(batch_of(2), labels=torch.ones(2, 1)), "B"),
-    ],
-)
-def test_batches_that_are_not_graded_pairs(batch: Batch, message: str) -> None:
-    objective = make.regression(width=4, loss="mse")
-    with pytest.raises(DataError, match=message):
-        objective(torch.randn(batch.num_columns * 2, 4), batch)
 
 
 def test_a_grid_has_a_class_for_both_ends_and_each_step_between() -> None:

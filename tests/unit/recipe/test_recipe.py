@@ -241,7 +241,7 @@ sweep: {corpus.source: [retrieval/a]}, corpus: {source: retrieval/a, split: null
 
 METHODS = """
 methods: {m: null} | methods.m: found nothing
-methods: {a: {objective: {name: info_nce}, start: b}, b: {objective: {name: info_nce}, start: a}} | a → b → a
+methods: {a: {objective: {name: info_nce}, start: b}, b: {objective: {name: info_nce}, start: a}} | expected no cycle
 new: {objective: {name: entropi, phi: 0.1}} | Did you mean "entropy"?
 new: {objective: {name: entropy}} | methods.new.objective.phi: Field required
 new: {objective: {name: info_nce, temperature: 0}} | methods.new.objective.temperature

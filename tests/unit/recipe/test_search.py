@@ -157,7 +157,7 @@ def test_batches_are_no_larger_than_rows_without_a_text_in_common() -> None:
     for num_apart, sizes in [(1000, [16, 32, 64]), (63, [16, 32]), (31, None)]:
         found = values(shape="triplets", num_apart=num_apart)
         assert found["search"]["space"].get("training.batch_size") == ({"choice": sizes} if sizes else None)
-        with pytest.raises(RecipeError, match="15 different texts in a column of the 1000 rows to train on"):
+        with pytest.raises(RecipeError, match="1000 rows to train on, 15 without a text in common"):
             values(num_apart=15)
 
 

@@ -15,10 +15,9 @@ from sentdist.recipe.stage import Json
 from sentdist.report import figures
 from sentdist.report.comparisons import References
 from sentdist.report.method_figures import LINK_HEADER, link_rows, means_table, relation_drawings
-from sentdist.report.printed import tables_of
 from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.style import Drawing, save, styles_of
-from sentdist.report.sweep_drawings import costs, dev_unit, score_unit, work
+from sentdist.report.sweep_drawings import costs, score_unit, work
 from sentdist.report.sweep_report import report_sweep
 from sentdist.report.sweep_rows import TASK_OF_COLUMN, relations_of, useb_scores
 from sentdist.report.tables import build_table
@@ -60,14 +59,14 @@ def test_a_forest_has_every_point_and_its_p_over_the_table(monkeypatch: pytest.M
     spans = []
     monkeypatch.setattr(figures, "save", lambda figure, **named: spans.append(figure.axes[0].get_xlim()) or save(figure, **named))
     far = Difference(difference=-9.0, low=-12.0, high=-6.0, p=0.01, table_p=0.2, about="seeds")
-    found = {"far": {"a": far}, "untested": {"a": Difference(difference=0.5, reason=NOTHING_VARIES)}}
+    found = {"far": far, "untested": Difference(difference=0.5, reason=NOTHING_VARIES)}
     references = References(of=dict.fromkeys(found, "Eq. 1"), title="Eq. 1")
-    rows = _rows(figures.forest_plot(found, columns=["a"], references=references, unit=UNIT, name="differences"))
+    rows = _rows(figures.forest_plot(found, column="a", references=references, unit=UNIT))
     assert (rows[0]["p over table"], rows[1]["difference"], rows[1]["low"]) == ("0.2", "0.5", "")
     assert spans[0][0] < -12.0 and spans[0][1] > 0.5
-    many = {f"s{place}": {"a": Difference(difference=float(place)), "b": far} for place in range(figures.MOST_LINES + 9)}
-    drawing = figures.forest_plot(many, columns=["a", "b"], references=references, unit=UNIT, name="by-task")
-    assert len(_rows(drawing)) == 2 * len(many) and f"The {figures.MOST_LINES} of {len(many)}" in drawing.caption
+    many = {f"s{place}": Difference(difference=float(place)) for place in range(figures.MOST_LINES + 9)}
+    drawing = figures.forest_plot(many, column="a", references=references, unit=UNIT)
+    assert len(_rows(drawing)) == len(many) and f"The {figures.MOST_LINES} of {len(many)}" in drawing.caption
 
 
 def test_cells_and_curves_are_means_over_seeds() -> None:
@@ -86,9 +85,9 @@ def test_relations_have_their_cosines_and_links() -> None:
         measures = {"mrr": mrr, "hits@1": mrr - 10, "hits@3": mrr + 5, "hits@10": mrr + 10}
         return {f"links.{relation}.{name}": value for relation in ("entailment", "all") for name, value in measures.items()}
 
-    rows = link_rows({"RSE": [trial(80.0), trial(82.0)], "base": [{"stsb": 70.0}]}, printed=tables_of("rse").links)
-    assert rows[:2] == [["RSE", name, "81.0", "71.0", "86.0", "91.0", "2"] for name in ("entailment", "all")]
-    assert [row[1] for row in rows[2:]] == ["entailment", "all"] and {len(row) for row in rows} == {len(LINK_HEADER)}
+    rows = link_rows({"RSE": [trial(80.0), trial(82.0)], "base": [{"stsb": 70.0}]})
+    assert rows == [["RSE", name, "81.0", "71.0", "86.0", "91.0", "2"] for name in ("entailment", "all")]
+    assert {len(row) for row in rows} == {len(LINK_HEADER)}
     assert means_table({"a": [{"x": 1.0}, {"x": 2.0}], "b": [{}]}, ["x"]) == [["a", "1.50"]]
     results: dict[str, Json] = {
         "relations": {"names": ["a", "b"], "cosines": [[1.0, -0.5], [-0.5, 1.0]]},
@@ -149,12 +148,6 @@ def test_the_relation_of_a_task_of_useb_is_the_best_over_its_parts() -> None:
 
 
 def test_a_dev_score_and_a_score_have_the_unit_of_their_measure() -> None:
-    titles = {"stsb-dev": "Spearman", "sts=my/file@dev": "Spearman", "transfer-dev": "accuracy", "stsb-dev+sickr-dev": "Spearman", "scidocs-dev": "MAP",
-              "askubuntu-dev+cqadupstack-dev+twitter": "mean of MAP, MAP@100 and average precision"}  # fmt: skip
-    assert {task: dev_unit({"selection": {"task": task}}) for task in titles} == {
-        task: f"{task} ({title} × 100)" for task, title in titles.items()
-    }
-    assert dev_unit({}) == "dev score"
     rows = [ResultRow(method="m", label="m", params={}, seed=0, scores={"a": 0.5, "b": 0.7}, is_fixed=True)]
     for measure in (TASK_KINDS["sts"].main, TASK_KINDS["pairs"].main):
         tables = [

@@ -11,14 +11,12 @@ from typing import Any
 import pytest
 
 from sentdist.errors import DataError
-from sentdist.recipe.specs import EncoderSpec
 from sentdist.recipe.stage import Json
-from sentdist.recipe.stages import Scores
 from sentdist.report import citations, paper_page
 from sentdist.report.comparisons import AVERAGE
 from sentdist.report.page_head import finding, spoken_rows
-from sentdist.report.printed import PaperRow, PaperTable, side_by_side
-from sentdist.report.score_rows import CellFacts, ResultRow, TableRows
+from sentdist.report.printed import PaperRow, PaperTable
+from sentdist.report.score_rows import ResultRow, TableRows
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv
 from sentdist.store.sweep import SweepRecord, TrialRecord
 from sentdist.tasks.kinds import TASK_KINDS
@@ -96,20 +94,6 @@ def test_a_printed_row_has_its_gain_in_the_last_column_and_its_misprints_beside_
     assert paper_page._not_run(PRINTED, {}) == {"all.yaml": ["Eq. 1"], "rcl.yaml": ["RCL"]}
     there: Any = ["something of ours"]
     assert paper_page._not_run(PRINTED, {"RCL": there}) == {"all.yaml": ["Eq. 1"]}
-
-
-def test_beside_the_paper_compares_gains() -> None:
-    rows = [ResultRow(method="base", label="MiniLM", params={}, seed=0, scores={"STS12": 70.0, "SICK-R": 60.0}, is_fixed=True)]
-    rows += [ResultRow(method="rcl", label="ours", params={}, seed=s, scores={"STS12": 71.0 + s, "SICK-R": 59.0}) for s in (0, 1)]
-    table = build_table(
-        TableRows(title="t", rows=rows, columns=("STS12", "SICK-R"), average=False, measure=TASK_KINDS["sts"].main), baseline="MiniLM"
-    )
-    untouched = CellFacts(scores=Scores(encoder=EncoderSpec(checkpoint="MiniLM", revision="1"), tasks=()))
-    found = side_by_side(table, PRINTED, {"MiniLM": untouched, "ours": CellFacts()})
-    assert found is not None and found.columns == ("STS12",) and [row.paper_label for row in found.rows] == ["Eq. 1", "RCL"]
-    assert found.rows[1].our_gain == pytest.approx((1.5,)) and found.rows[1].paper_gain == pytest.approx((4.0,))
-    assert found.rows[0].our_gain == found.rows[0].paper_gain == (None,)
-    assert side_by_side(table, PRINTED, {"MiniLM": CellFacts(), "ours": CellFacts()}) is None, "two cells for one printed row"
 
 
 def test_citations_are_complete_and_refuse_unknown_keys() -> None:

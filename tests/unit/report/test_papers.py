@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from sentdist.corpora.groups import Augmentation, GroupedCorpus, GroupPart
+from sentdist.corpora.groups import Augmentation, GroupPart
 from sentdist.corpora.kind import CorpusStage
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.errors import DataError
-from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.rcl import RCL, Regulators
-from sentdist.objectives.supmpn import SupMPN
-from sentdist.recipe.objectives import AnyObjective, Sum, Term
+from sentdist.objectives.rcl import RCL
+from sentdist.recipe.objectives import AnyObjective
 from sentdist.recipe.shipped import PAPERS
 from sentdist.recipe.specs import EncoderSpec, View
 from sentdist.recipe.stage import Json
@@ -174,19 +172,6 @@ def test_a_cell_reproduces_a_row_only_with_its_values(
         assert _rows(paper, CellFacts(train=other, scores=scores)) == left, values
 
 
-def test_tables_stand_beside_ours_if_two_printed_rows_are_reproduced() -> None:
-    trials = shipped_plan(RECIPES / "simcse.yaml").trials
-    trained = next(trial.scores.encoder for trial in trials if trial.method == "supervised")
-    assert isinstance(trained, Train)
-    twice = _changed(trained, "corpus.columns", ("text", "text"))
-    cells = {"sup": CellFacts(train=trained), "unsup": CellFacts(train=twice), "none": CellFacts()}
-    (beside,) = tables_of("simcse").beside(table_of(*cells, columns=("STS12", "STS-B")), cells)
-    assert {row.label: row.paper for row in beside.rows} == {"sup": (75.30, 84.25), "unsup": (68.40, 76.85)}
-    assert "1 seed" in beside.rows[0].whose and beside.rows[0].our_gain == (None, None), "no base row"
-    assert not list(tables_of("simcse").beside(table_of("sup", "none"), cells)), "a single row"
-    assert not list(tables_of("simcse").beside(table_of(*cells, columns=("STS-X",)), cells))
-
-
 TRAIN = next(stage for stage in shipped_plan(RECIPES / "simcse.yaml").stages if isinstance(stage, Train) and not stage.banks)
 
 
@@ -209,22 +194,6 @@ def said_of(changes: dict[str, object], *, view: View | None = None) -> str:
     head, _, rest = found.partition(f"epochs {train.training.epochs}")
     assert head.endswith(f"{TRAIN.encoder.pooling}, batch {TRAIN.training.batch_size}, ")
     return rest.removeprefix(", ")
-
-
-def test_an_objective_and_a_corpus_say_what_they_have_of_their_own() -> None:
-    terms = (Term(objective=InfoNCE(temperature=0.05)), Term(objective=Regulators(), weight=0.1))
-    for objective, said in (
-        (RCL(), ""),
-        (RCL(regulator_temperature=1.0), ""),  # the main term's
-        (RCL(temperature=0.05, regulator_temperature=0.05, hard_negatives=False), "temperature 0.05, hard negatives off"),
-        (RCL(regulator_temperature=0.3, regulator_weight=0.5), "regulator temperature 0.3, regulator weight 0.5"),
-        (SupMPN(), ""),
-        (Sum(terms=terms), "info_nce weight 1, info_nce temperature 0.05, regulators weight 0.1"),
-    ):
-        assert reported(objective) == said
-    assert reported(SupMPN(), RowsCorpus(source="nli/triplets", source_revision="1", limit=4000)) == "limit 4000"
-    assert reported(SupMPN(), GroupedCorpus(parts=PARTS)) == ""
-    assert reported(SupMPN(), GroupedCorpus(parts=PARTS, num_positives=3, num_negatives=1)) == "positives 3, negatives 1"
 
 
 NOBODY_S = ("generated/", "text/wiki", "./", "pairs.csv")  # made here; Wikipedia's, which has no paper; a user's own

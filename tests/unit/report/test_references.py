@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Trial
-from sentdist.report import tables
 from sentdist.report.comparisons import GridBaseline, References, references
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows
 from sentdist.report.sweep_report import Report, report_sweep
@@ -132,7 +130,6 @@ def test_what_dev_chose_is_compared_with_what_it_chose_of_the_baseline() -> None
     remark = table.sentences[-1]
     assert remark == f"Of what dev chose: {table.verdict('rcl 128')}" and " eq1 64" in remark and len(table.sentences) == 4
     assert table.num_tests == 4, "the multiplicity of all that is asked of the baseline"
-    assert ("rcl 128", "eq1 64", "a") in [row[:3] for row in tables.tests_of(table)]
     same = _table(CELLS, by_dev=["eq1 128", "rcl 128", "rcl 64", "eq1 64"])
     assert len(same.sentences) == 3 and {one.relation for one in same.comparisons} == {"baseline"}, "both at one point"
 
@@ -168,10 +165,6 @@ def _report(folder: Path, sweep: Json, dev: Mapping[tuple[str, float], float] | 
 
 def test_a_report_of_a_grid_compares_at_equal_points_and_says_so(tmp_path: Path) -> None:
     report = _report(tmp_path, {"training.learning_rate": RATES, "training.batch_size": [32, 64]}, title="Eq. 1")
-    for rate in ("0.001", "0.002"):
-        for size in (32, 64):
-            point = f"(learning_rate={rate}, batch_size={size})"
-            assert re.search(rf"^\| rcl {re.escape(point)} \| Eq. 1 {re.escape(point)} \| STS-B ", report.markdown, re.MULTILINE)
     drawn = {row["system"]: row for row in csv.DictReader(io.StringIO(str(report.files["differences.csv"])))}
     tested = {
         row["system"]: row

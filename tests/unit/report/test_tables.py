@@ -19,7 +19,6 @@ from sentdist.evaluation.significance import Difference, over_tasks
 from sentdist.evaluation.sts import spearman
 from sentdist.report.comparisons import AVERAGE, Comparison, in_words, table_columns
 from sentdist.report.leaks import Leaked
-from sentdist.report.page_head import finding
 from sentdist.report.score_rows import ResultRow, Scalar, TableRows, group_rows, read_items
 from sentdist.report.tables import ResultTable, build_table, comparisons_to_csv, to_csv
 from sentdist.report.templating import html_page
@@ -226,11 +225,6 @@ FINDINGS: list[tuple[dict[str, Sequence[float]], str]] = [
     ({"a": [100.0], "b": [100.0], "c": [99.0]}, ", the highest of the table; 1 other row has it, too."),
     ({"a": [80.0], "b": [79.0]}, ", the highest of the table."),
 ]
-
-
-def test_the_finding_says_of_the_highest_that_it_is_better_where_a_test_says_so() -> None:
-    for scores, words in FINDINGS:
-        assert finding(SWEEP, _table_claims(scores), {})[-1].endswith(words)
 
 
 def test_the_seeds_that_would_do_against_a_checkpoint_are_those_of_the_whole_table() -> None:

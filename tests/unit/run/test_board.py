@@ -27,11 +27,11 @@ from sentdist.recipe.unroll import Plan
 from sentdist.run import board as actor
 from sentdist.run import build_stage as built
 from sentdist.run import client, rank, reserved
-from sentdist.run import group as member
 from sentdist.run import group as worker_group
+from sentdist.run import orders as member
 from sentdist.run.board import BoardActor
 from sentdist.run.build_stage import build_stage
-from sentdist.run.cluster.connection import GONE
+from sentdist.run.connection import GONE
 from sentdist.run.events import StageEvent
 from sentdist.run.losses import GroupLostError, end_of, may_be_a_lost_peer
 from sentdist.run.resources import Demand, ElasticWidth
@@ -59,29 +59,27 @@ def _submission(root: Path, *, max_failures: int = 1, sweep: str = "mine") -> Su
     return Submission(context=Context(store=ArtifactStore(root), runtime=runtime), sweep=sweep)
 
 
-class FakeRay:
-    """What the board and its clients ask of Ray: a reference is a future, a call of an actor a task of this loop."""
+class Building:
+    """What a board has built, and by whom it would be: a future for each stage."""
 
     def __init__(self) -> None:
-        self.driven: list[tuple[Stage, asyncio.Future[Artifact]]] = []
-        self.current_actor = SimpleNamespace(drive=SimpleNamespace(remote=self._drive))
+        self.begun: list[tuple[Stage, asyncio.Future[Artifact]]] = []
 
-    def _drive(self, stage: Stage, submission: Submission, *inputs: object) -> asyncio.Future[Artifact]:
-        self.driven.append((stage, asyncio.get_running_loop().create_future()))
-        return self.driven[-1][1]
+    async def build(self, stage: Stage, *_: object, **__: object) -> Artifact:
+        self.begun.append((stage, asyncio.get_running_loop().create_future()))
+        return await self.begun[-1][1]
 
 
 @pytest.fixture
-def fake_ray() -> Iterator[FakeRay]:
-    fake = FakeRay()
+def building(monkeypatch: pytest.MonkeyPatch) -> Iterator[Building]:
+    found = Building()
+    monkeypatch.setattr(actor.WorkerGroups, "build", lambda _, *given, **more: found.build(*given, **more))
     with (
-        mock.patch("ray.get_runtime_context", return_value=fake),
-        mock.patch("ray.put", side_effect=lambda value: value),
+        mock.patch("ray.get_runtime_context", return_value=SimpleNamespace(current_actor=None)),
         mock.patch("ray.kill"),
-        mock.patch("ray.cancel"),
         mock.patch.object(actor, "note_stopped"),
     ):
-        yield fake
+        yield found
 
 
 def _within(work: Coroutine[Any, Any, None]) -> None:
@@ -100,12 +98,12 @@ def driven(tmp_path: Path) -> Driven:
 
         async def scene() -> tuple[object, list[StageEvent]]:
             board = BoardActor(mock.Mock(), 1.0)
-            board._attempt = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
+            board._groups.build = mock.AsyncMock(side_effect=ends)  # type: ignore[method-assign]
             try:
-                found: object = await board.drive(STAGE, _submission(tmp_path, max_failures=max_failures))
+                found: object = await board.request(STAGE, _submission(tmp_path, max_failures=max_failures))
             except Exception as error:
                 found = error
-            assert board._attempt.await_count == len(ends)
+            assert board._groups.build.await_count == len(ends)
             last = board._events.last_number
             return found, (await board._events.after(0, is_over=lambda: True))[0] if last else []
 
@@ -133,7 +131,7 @@ def test_a_board_is_that_of_its_store_and_of_the_code_that_it_runs(monkeypatch: 
 
 def test_a_stage_whose_process_is_lost_is_built_again_until_that_was_too_often(driven: Driven) -> None:
     found, events, noted = driven(WorkerCrashedError(), "built")
-    assert found == "built" and [event.what for event in events] == ["retry"] and not noted
+    assert found is None and [event.what for event in events] == ["retry"] and not noted
     found, events, noted = driven(WorkerCrashedError(), WorkerCrashedError())
     assert isinstance(found, ResourceError) and "lost 2 times (WorkerCrashedError" in str(found)
     assert [event.what for event in events] == ["retry", "failed"]
@@ -158,30 +156,34 @@ async def _until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(fake_ray: FakeRay, tmp_path: Path) -> None:
+def test_what_failed_is_begun_again_for_others_and_for_those_whose_input_was_lost(building: Building, tmp_path: Path) -> None:
     async def scene(kind: type[SentdistError], begun: list[int]) -> None:
-        fake_ray.driven.clear()
+        building.begun.clear()
         board, mine, others = BoardActor(mock.Mock(), 1.0), *(_submission(tmp_path, sweep=sweep) for sweep in ("one", "two"))
-        await board.request(STAGE, mine)
-        fake_ray.driven[0][1].set_exception(kind(**SAID))
-        await _until(lambda: not board._work)
+        first = asyncio.ensure_future(board.request(STAGE, mine))
+        await _until(lambda: len(building.begun) == 1)
+        building.begun[0][1].set_exception(kind(**SAID))
+        with pytest.raises(kind):
+            await first
         numbers = []
         for submission in (mine, others):
-            await board.request(STAGE, submission)
-            numbers.append(len(fake_ray.driven))
+            asked = asyncio.ensure_future(board.request(STAGE, submission))
+            await _until(lambda asked=asked: asked.done() or bool(board._work))  # type: ignore[misc]
+            await asyncio.sleep(0)
+            numbers.append(len(building.begun))
         assert numbers == begun
 
     _within(scene(DataError, [1, 2]))
     _within(scene(ArtifactLost, [2, 2]))
 
 
-def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(fake_ray: FakeRay, tmp_path: Path) -> None:
+def test_a_sweep_that_was_stopped_is_no_more_among_those_that_are_built(building: Building, tmp_path: Path) -> None:
     """Nor is one whose driver died: its tracker is told, unless it was submitted again."""
 
     async def scene() -> None:
         board, note = BoardActor(mock.Mock(), 1.0), mock.AsyncMock()
-        for sweep in ("mine", "other"):
-            await board.request(STAGE, _submission(tmp_path, sweep=sweep))
+        asked = [asyncio.ensure_future(board.request(STAGE, _submission(tmp_path, sweep=sweep))) for sweep in ("mine", "other")]
+        await _until(lambda: sum(len(board._work.needed_by(one)) for one in board._submissions) == len(asked))
         assert await board.sweeps() == {"mine": 1, "other": 1} and await board.stop("mine") == 0
         assert await board.sweeps() == {"other": 1}
         with mock.patch.object(actor, "note_stopped", SimpleNamespace(remote=note)):
@@ -246,9 +248,10 @@ def _work(
     monkeypatch.setattr(member.ray, "get", answer)
     monkeypatch.setattr(member, "PAUSE_S", 0.0)
     monkeypatch.setattr(
-        member, "ranks_here", lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said])
+        "sentdist.stages.train_setup.ranks_here",
+        lambda: Ranks(rank=rank, world_size=2, exchange=lambda said: [said, said], gather=lambda said: [said, said]),
     )
-    monkeypatch.setattr(member, "train_rank", body)
+    monkeypatch.setattr("sentdist.run.rank.train_rank", body)
     member.build_orders(GroupMember(name="workers-1", demand=DEMAND, body=body, sink=EventSink(board=board)))
     return board
 

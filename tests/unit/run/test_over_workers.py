@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,8 @@ from sentdist.run.resources import Demand
 DEMAND = Demand(way="task", workers=2, num_cpus=1.5, num_gpus=0.5)
 
 
-class Squarer:
-    def work(self, part: int) -> int:
-        return part * part
+def squarer() -> Callable[[int], int]:
+    return lambda part: part * part
 
 
 class Cluster:
@@ -84,7 +83,7 @@ def _over(
 ) -> Any:
     for name in ("remote", "wait", "get", "kill"):
         monkeypatch.setattr(pool.ray, name, getattr(cluster, name))
-    return over_workers(Squarer, (), range(num_parts) if parts is None else parts, **{"demand": DEMAND, "where": "squares"} | options)
+    return over_workers(squarer, (), range(num_parts) if parts is None else parts, **{"demand": DEMAND, "where": "squares"} | options)
 
 
 SQUARES = {part: part * part for part in range(6)}

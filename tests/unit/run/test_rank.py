@@ -20,7 +20,7 @@ from sentdist.recipe.stages import Train
 from sentdist.run import losses, rank
 from sentdist.run import rank as reporter
 from sentdist.run.losses import LeaveNotice
-from sentdist.run.rank import CheckpointClock, ProgressReporter, train_as_first_rank
+from sentdist.run.rank import CheckpointClock, train_as_first_rank
 from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.local import build_here
@@ -88,17 +88,14 @@ def test_the_first_worker_tells_of_steps_speed_and_machine_and_of_nothing_twice(
     sink, run = Mock(), Mock()
     history = [{"step": 5, "loss": 0.5}]  # of an attempt before it went on from a checkpoint
     session: Any = SimpleNamespace(history=history, progress=SimpleNamespace(step=5), schedule=SimpleNamespace(num_steps=20))
-    reported = ProgressReporter(one_of_each()["train"], session, sink, run)  # type: ignore[arg-type]
     history.append({"step": 6, "loss": 0.25})
     session.progress.step = 6
     step = Mock(spec=StepReport, step=5, num_sentences=24, loss=0.25, seconds=Mock(total=2.0))
-    reported.on_event(step)
+    reporter.report(step, one_of_each()["train"], session, sink, run)  # type: ignore[arg-type]
     run.follow.assert_called_once_with(history)
     assert counted == [(reporter.SENTENCES, 24, {"kind": "train"})]
     event = sink.post.call_args.args[0]
     assert (event.what, event.step, event.sentences_per_s) == ("step", 6, 12.0)
-    reported.close()
-    run.close.assert_called_once_with()
 
 
 def test_a_rank_computes_on_the_gpu_that_ray_train_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:

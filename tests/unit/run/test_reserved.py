@@ -15,8 +15,7 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
-from sentdist.run import build_stage, reserved
-from sentdist.run import group as worker_group
+from sentdist.run import build_stage, orders, rank, reserved
 from sentdist.run.reserved import use_reserved
 from sentdist.run.resources import Demand
 from sentdist.run.submissions import Submission
@@ -52,13 +51,13 @@ def _in_a_task(stage: Any, context: Context) -> object:
 
 def _follow(stage: Any, context: Context) -> object:
     order, sink = Mock(stage=stage, submission=Mock(context=context)), Mock(order=None)
-    return worker_group._follow(order, sink)
+    return orders._follow(order, sink)
 
 
 PLACES = {
     "a training in this process": Place("train", (rungs, "train_here"), local.build_here, "micro_batch"),
     "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
-    "another worker of a group": Place("train", (worker_group, "train_rank"), _follow, "micro_batch"),
+    "another worker of a group": Place("train", (rank, "train_rank"), _follow, "micro_batch"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,6 @@ from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.specs import Training
 from sentdist.recipe.stages import Bank, Rung, Scores, Targets, Train
-from sentdist.run import board
 from sentdist.run.resources import (
     ClusterNodes,
     Node,
@@ -28,7 +26,6 @@ from sentdist.run.resources import (
     stage_demand,
     with_devices,
     with_gpu_type,
-    worker_demand,
 )
 
 A100 = node_of({"CPU": 16.0, "GPU": 4.0, "accelerator_type:A100": 1.0, "accelerator_type:A100-80G": 1.0})
@@ -126,11 +123,11 @@ def test_only_stages_that_run_an_encoder_reserve_gpus() -> None:
     assert (demand.num_cpus, demand.num_gpus) == (4, 0)
     written = GroupedCorpus.model_construct(augmentation=Augmentation.model_construct(name="paraphrases"))
     assert stage_demand(written, Runtime(gpus_per_worker=1)).num_gpus == 1, "a model writes some of its sentences"
-    for workers in (1, 2):
-        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=0.5)
+    for workers, gpus in ((1, 0.5), (2, 1)):
+        runtime = Runtime(engine="torch", workers=workers, gpus_per_worker=gpus)
         stages = (TRAIN, Rung.model_construct(of=TRAIN), Bank.model_construct(), Scores.model_construct())
         demands = [stage_demand(stage, runtime) for stage in stages]
-        assert {demand.num_gpus for demand in demands} == {0.5}
+        assert {demand.num_gpus for demand in demands} == {gpus}
         assert [demand.way for demand in demands] == 3 * ["task" if workers == 1 else "group"] + ["task"]
     assert stage_demand(Targets.model_construct(), Runtime(gpus_per_worker=1)).num_gpus == 0.0, "a tagger counts words on CPUs"
     of_group = {stage_demand(stage, runtime) for stage in (TRAIN, Bank.model_construct(), Targets.model_construct())}
@@ -154,17 +151,6 @@ def test_a_kind_that_no_node_has_is_refused_with_those_that_there_are() -> None:
         with_gpu_type(MIXED, Runtime(gpu_type="H100"))
     with pytest.raises(ResourceError, match="none that Ray knows"):
         with_gpu_type((HEAD, node_of({"CPU": 1.0, "GPU": 1.0})), Runtime(gpu_type="H100"))
-
-
-def test_room_on_gpus_of_another_kind_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    demand = worker_demand(ONLY)
-    free = {"head": {"CPU": 4.0}, "old": {"CPU": 8.0, "GPU": 2.0, "accelerator_type:T4": 1.0}}
-    monkeypatch.setattr(board, "free_resources", lambda: free)
-    assert not board.has_room(demand) and board.has_room(replace(demand, gpu_type="T4"))
-    free["new"] = {"CPU": 1.0, "GPU": 0.0, "accelerator_type:A100": 0.996}
-    assert not board.has_room(demand)
-    free["new"]["GPU"] = 1.0
-    assert board.has_room(demand)
 
 
 def test_a_cluster_trains_on_nodes_to_come() -> None:

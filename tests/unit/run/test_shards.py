@@ -13,9 +13,9 @@ import pytest
 
 from sentdist.corpora.rows import RowsCorpus
 from sentdist.recipe.stages import Targets
+from sentdist.run import address as own_cluster
 from sentdist.run import sharing
-from sentdist.run.cluster import address as own_cluster
-from sentdist.run.cluster.address import LocalNode
+from sentdist.run.address import LocalNode
 from sentdist.run.rank import build_over_ranks
 from sentdist.run.sharing import MANY_SENTENCES, shared_out
 from sentdist.stages.context import Context
@@ -87,7 +87,7 @@ def test_many_sentences_go_over_all_gpus_of_a_machine(started: list[tuple[int, i
     started.clear()
     with shared_out(3, workers=2) as runtime:
         assert runtime is not None and (runtime.workers, runtime.cpus_per_worker) == (2, 1), "of a cluster that is there"
-    there = [LocalNode(address="127.0.0.1:6379", node_id="1")]
+    there = [LocalNode("127.0.0.1:6379")]
     for num_sentences, num_gpus, nodes, address in (
         (None, 4, [], None),  # nobody knows how many
         (MANY_SENTENCES - 1, 4, [], None),

@@ -52,7 +52,7 @@ class Toys:
     left: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.groups = WorkerGroups(self._start, is_wanted=lambda: False, linger_s=0.05)
+        self.groups = WorkerGroups(self._start, linger_s=0.05)
         context = Context(store=ArtifactStore(Path("/nowhere")), data_root=Path("/nowhere"), runtime=Runtime())
         self.submission = Submission(context=context, trainings_at_once=self.at_once)
 
@@ -121,10 +121,53 @@ def test_the_end_of_a_group_is_the_error_of_what_it_built_and_of_nothing_else() 
         async def leaves(name: str) -> None:
             assert await toys.groups.next_order(name, 0, is_first=True) is not None
 
-        await toys.groups.make_room()
+        await toys.groups.close()
         toys._live = leaves  # type: ignore[method-assign]
         with pytest.raises(GroupLostError):  # it leaves with work in its hands
             await toys.build(4)
+
+    _play(scene())
+
+
+def test_a_stage_is_built_by_the_first_group_that_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the one that was started for it, which may wait for room; a group that cannot be started is reported once."""
+    one = Demand(way="task", workers=1, num_cpus=1.0, num_gpus=0.0)
+
+    async def scene() -> None:
+        room = asyncio.Semaphore(1)
+        ended: list[str] = []
+        toys = Toys(lambda source: asyncio.sleep(0.01, source))
+        live = toys._live
+
+        async def in_room(name: str) -> None:
+            try:
+                async with room:
+                    await live(name)
+            finally:
+                ended.append(name)
+
+        toys._live = in_room  # type: ignore[method-assign]
+        assert await asyncio.gather(*(toys.build(number, one) for number in range(20))) == [f"toy/{number}" for number in range(20)]
+        assert {name for name, _ in toys.begun} == {"worker-1"}
+        await asyncio.sleep(0.3)
+        assert len(ended) <= worker_groups.MAX_COMING + 1 and not toys.groups._groups, "those that never began are gone, too"
+
+        async def fails(name: str) -> None:
+            raise RuntimeError("it cannot be started")
+
+        toys._live = fails  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="cannot be started"):
+            await toys.build(20, one)
+
+    _play(scene())
+
+
+def test_the_longest_path_is_built_first() -> None:
+    async def scene() -> None:
+        toys = Toys(_artifact)
+        asked = [toys.groups.build(_stage(number), toys.submission, GROUP, distance=number) for number in range(4)]
+        await asyncio.gather(*asked)
+        assert [source for _, source in toys.begun] == ["toy/3", "toy/2", "toy/1", "toy/0"]
 
     _play(scene())
 

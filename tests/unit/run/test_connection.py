@@ -15,17 +15,16 @@ import pytest
 import ray
 from ray.exceptions import RayTaskError, WorkerCrashedError
 
-from sentdist.errors import DataError, RecipeError, ResourceError
+from sentdist.errors import RecipeError, ResourceError
+from sentdist.run import address as cluster_address
+from sentdist.run import connection
 from sentdist.run import losses as leaving
-from sentdist.run.cluster import address as cluster_address
-from sentdist.run.cluster import address as own_cluster
-from sentdist.run.cluster import connection
-from sentdist.run.cluster.address import ChosenHead, HeadAnswer, LocalNode, ask, check, choose
-from sentdist.run.cluster.connection import cause_of, check_auth_mode, connect, on_node, reason
+from sentdist.run.address import ChosenHead, HeadAnswer, LocalNode, ask, check, choose
+from sentdist.run.connection import cause_of, check_auth_mode, connect, reason
 from sentdist.store.local_storage import maker_of, scratch_name
 
-MINE = LocalNode(address="127.0.0.1:6379", node_id="aa")
-SECOND = LocalNode(address="127.0.0.1:6479", node_id="bb")
+MINE = LocalNode("127.0.0.1:6379")
+SECOND = LocalNode("127.0.0.1:6479")
 CHOSEN = ChosenHead(address="127.0.0.1:6379", because="named by RAY_ADDRESS")
 
 
@@ -106,28 +105,26 @@ def test_a_wrong_address_ends_within_seconds(wrong: str, monkeypatch: pytest.Mon
     assert capfd.readouterr().err == ""  # no lines of Ray's C++ parts
 
 
-def test_only_ray_nodes_of_the_user_in_this_network_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
-    raylet = ["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379", "--node_id=aa"]
-    for words, uid, network, is_mine in (
-        (raylet, 0, "ours", True),
-        (raylet, 1, "ours", False),
-        (raylet, 0, "a container's", False),
-        (["/opt/ray/raylet", "--node_id=aa"], 0, "ours", False),
-        (["vi", *raylet], 0, "ours", False),
-        ([], 0, "ours", False),
+def test_only_ray_nodes_of_the_user_are_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    raylet = ["/opt/ray/raylet", "--gcs-address=10.0.0.1:6379"]
+    for words, uid, is_mine in (
+        (raylet, 0, True),
+        (raylet, 1, False),
+        (["/opt/ray/raylet"], 0, False),
+        (["vi", *raylet], 0, False),
+        ([], 0, False),
     ):
-        process = SimpleNamespace(pid=7, info={"cmdline": words, "uids": SimpleNamespace(real=os.getuid() + uid)})
+        process = SimpleNamespace(info={"cmdline": words, "uids": SimpleNamespace(real=os.getuid() + uid)})
         monkeypatch.setattr("psutil.process_iter", lambda fields, process=process: [process])
-        monkeypatch.setattr(cluster_address, "_shares_our_network", lambda pid, network=network: network == "ours")
-        assert cluster_address.local_nodes() == [LocalNode(address="10.0.0.1:6379", node_id="aa")] * is_mine
+        assert cluster_address.local_nodes() == [LocalNode("10.0.0.1:6379")] * is_mine
     of_one_command = [raylet[0], "--raylet_socket_name=/tmp/sd-own-ab12/session_1/sockets/raylet", *raylet[1:]]
-    process = SimpleNamespace(pid=7, info={"cmdline": of_one_command, "uids": None})
+    process = SimpleNamespace(info={"cmdline": of_one_command, "uids": None})
     monkeypatch.setattr("psutil.process_iter", lambda fields: [process])
     assert [node.is_private for node in cluster_address.local_nodes()] == [True]
 
 
 def test_the_named_cluster_is_taken_else_the_only_one_and_nothing_is_guessed() -> None:
-    private = LocalNode(address="10.0.0.9:6379", node_id="cc", is_private=True)  # of one command, see `own_cluster`
+    private = LocalNode("10.0.0.9:6379", is_private=True)  # of one command, see `own_cluster`
     for named, local, address in (
         ("10.0.0.5:6379", [MINE, SECOND], "10.0.0.5:6379"),
         ("head.example.org:6379", [MINE], "head.example.org:6379"),
@@ -186,13 +183,6 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     return asked
 
 
-def _raised(cause: Exception, ip: str) -> RayTaskError:
-    """As `ray.get` raises what a worker's body raised on a node."""
-    trace = f"ray::SentenceEmbedder.work() (pid=7, ip={ip}, actor_id=ab, repr=<embed>)\n  File embed.py"
-    error: RayTaskError = RayTaskError("work", trace, cause, ip=ip).as_instanceof_cause()
-    return error
-
-
 def test_the_living_hosts_that_go_are_reported_with_the_time_that_is_left(
     reported: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,10 +208,10 @@ def test_what_a_killed_process_left_of_its_cluster_goes_with_the_next(tmp_path: 
     (tmp_path / "outside").mkdir()
     (tmp_path / "outside" / dead).touch()
     (tmp_path / "sd-own-link").symlink_to(tmp_path / "outside")
-    monkeypatch.setattr(own_cluster, "PLACE", str(tmp_path))
+    monkeypatch.setattr(cluster_address, "PLACE", str(tmp_path))
     monkeypatch.setattr(ray, "init", lambda **asked: None)
     monkeypatch.setattr(ray, "shutdown", lambda: None)
-    with own_cluster.own_cluster(cpus=1):
+    with cluster_address.own_cluster(cpus=1):
         (ours,) = {path.name for path in tmp_path.iterdir()} - {"outside", "sd-own-link", *(f"sd-own-{name}" for name in names)}
         assert [maker_of(path.name) for path in (tmp_path / ours).iterdir()] == ["living"]
     left = {"outside", "sd-own-link", "sd-own-living", "sd-own-elsewhere", "sd-own-unknown"}
@@ -235,15 +225,7 @@ def test_the_reason_of_a_loss_shows_no_password() -> None:
     assert reason(OSError()) == "OSError"
 
 
-def test_an_error_of_another_hosts_gpu_names_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray.util, "get_node_ip_address", lambda: "10.0.0.1")
-    full = ResourceError(where="encoder minilm-l6", found="a full GPU", expected="work that fits", remedy="Take another.")
-    there, here = (_raised(full, ip) for ip in ("10.0.0.2", "10.0.0.1"))
-    reported = on_node(there)
-    assert isinstance(reported, ResourceError) and reported.where.startswith("node 10.0.0.2: encoder minilm-l6")
-    assert on_node(here) is full
-    of_all = DataError(where="corpus.csv", found="no such file", expected="a file", remedy="Correct it.")
-    assert on_node(_raised(of_all, "10.0.0.2")) is of_all
+def test_an_error_is_that_of_the_body() -> None:
     error = ValueError("of the body")
     once = RayTaskError("inner", "trace", error)
     assert cause_of(RayTaskError("outer", "trace", once)) is error and cause_of(once) is error and cause_of(error) is error

@@ -1,11 +1,10 @@
-"""Join a running cluster as a driver; shorten Ray's messages; classify and unwrap Ray's errors."""
+"""Join a running cluster as a driver; classify and unwrap Ray's errors."""
 
 from __future__ import annotations
 
 import atexit
 import logging
 import os
-import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -14,44 +13,28 @@ import ray
 import ray._private.worker as ray_worker
 from ray.exceptions import LocalRayletDiedError, NodeDiedError, OutOfMemoryError, RayActorError, RayError, RayTaskError, WorkerCrashedError
 
-from sentdist.errors import EncoderError, RecipeError, ResourceError, one_line
+from sentdist.errors import RecipeError, ResourceError, one_line
 from sentdist.inference.opening import IN_A_JOB
 from sentdist.machine import end_on_sigterm
-from sentdist.run.cluster.address import check, choose, local_nodes
+from sentdist.run.address import check, choose, local_nodes
 from sentdist.text import without_secrets
 
-LONGEST_LINE = 240  # characters
-
-# A lost host or process, with the last lines of the raylet's log, also of hosts that were lost before this driver began: `Watchdog` and
-# `Attempts` report which host, what ran on it and how it goes on.
-SAID_BY_THE_BOARD = (
+# Messages that Ray publishes to drivers and that need no action: losses, which the board repeats and prints, and the number of processes,
+# some of which only wait.
+NOT_PRINTED = (
     "Raylet is terminated",
     "has been marked dead",
     "A worker died or was killed while executing a task",
     "The actor died",
+    "worker processes have been started on node",
 )
-# A host of two CPUs has a process for each of ours that waits for work and holds no CPU: no reason to act.
-MEANT_SO = ("worker processes have been started on node",)
 
 
-def console_line(message: str) -> str | None:
-    """Return the line to print for a message from Ray; None for none."""
-    if any(words in message for words in (*SAID_BY_THE_BOARD, *MEANT_SO)):
-        return None
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return f"Ray: {one_line(lines[0], LONGEST_LINE)}" if lines else None
-
-
-def shorten_messages() -> None:
-    """Print Ray's messages by `console_line`. (`log_to_driver=False` drops what workers print, not what Ray publishes as errors.)"""
-    ray_worker.print_to_stdstream = _print
-
-
-def _print(data: Mapping[str, Any], ignore_prefix: bool) -> None:
-    for message in data["lines"]:
-        line = console_line(str(message))
-        if line is not None:
-            print(line, file=sys.stderr, flush=True)
+def print_message(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """Print the first line of a message from Ray. (`log_to_driver=False` drops what workers print, not what Ray publishes as errors.)"""
+    for message in map(str, data["lines"]):
+        if message.strip() and not any(words in message for words in NOT_PRINTED):
+            print(f"Ray: {message.strip().splitlines()[0]}", file=sys.stderr, flush=True)
 
 
 AUTH_MODES = ("token", "disabled")
@@ -73,22 +56,16 @@ def connect() -> None:
         print(f"Ray cluster: {chosen.address}, {chosen.because}.", file=sys.stderr)
     try:
         # Workers' output stays in their log files: lines for users come through the board.
-        shorten_messages()
+        ray_worker.print_to_stdstream = print_message
         ray.init(address=chosen.address, log_to_driver=False, logging_level=logging.ERROR)
         atexit.register(ray.shutdown)  # before Ray's own, which waits half a second for what workers print
     except (OSError, RuntimeError, ValueError, RayError) as error:
         raise ResourceError(
             where=f"Ray cluster at {chosen.address}",
-            found=_said(error),
+            found=without_secrets(one_line(str(error) or type(error).__name__, 400)),
             expected="to join it, with its versions of Ray and Python",
             remedy="`sentdist doctor` shows this environment; the head's log is in its Ray folder.",
         ) from None
-
-
-def _said(error: Exception) -> str:
-    """The first line of an error; all of Ray's error on versions, which names them in later lines."""
-    text = str(error) or type(error).__name__
-    return " ".join(text.split()) if text.startswith("Version mismatch") else text.partition("\n")[0]
 
 
 def check_auth_mode() -> None:
@@ -127,20 +104,6 @@ def cause_of(error: BaseException) -> BaseException:
     while isinstance(error, RayTaskError) and isinstance(error.cause, BaseException):
         error = error.cause
     return error
-
-
-def on_node(error: RayTaskError) -> BaseException:
-    """Return the cause; name the host in errors about resources or encoders of another host, because hosts differ."""
-    cause, node = cause_of(error), _node_of(error)
-    if not isinstance(cause, ResourceError | EncoderError) or node in (None, ray.util.get_node_ip_address()):
-        return cause
-    return cause.with_context(where=f"node {node}: {cause.where}")
-
-
-def _node_of(error: RayTaskError) -> str | None:
-    """Address of the node on which a body raised; an error from `ray.get` contains it only in its text."""
-    found = re.search(r"\(pid=\d+, ip=([^,)\s]+)", str(error))
-    return found[1] if found else vars(error).get("ip")
 
 
 def reason(error: BaseException) -> str:

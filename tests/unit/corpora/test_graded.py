@@ -16,7 +16,7 @@ from sentdist.corpora.kind import CorpusTable, Reading
 from sentdist.data.checked_rows import read_pairs
 from sentdist.data.sources import inspect_source
 from sentdist.errors import DataError
-from sentdist.tasks.task import Task
+from sentdist.tasks.sts import StsTask
 
 
 def test_words_and_numbers_become_labels() -> None:
@@ -56,9 +56,7 @@ def test_pairs_of_test_sets_are_removed(tmp_path: Path) -> None:
 
     def read(*names: str, without: tuple[str, ...] = ()) -> CorpusTable:
         parts = tuple(GradedPart(source=name, source_revision="any", split=None, scale="zero_to_five") for name in names)
-        tasks = tuple(
-            Task(name=name, kind="sts", source=name, revision=inspect_source(name, data_root=tmp_path).revision) for name in without
-        )
+        tasks = tuple(StsTask(name=name, source=name, revision=inspect_source(name, data_root=tmp_path).revision) for name in without)
         return GradedCorpus(parts=parts, without=tasks).read(Reading(root=tmp_path))
 
     write("sts", 0, [1, 2, 3])

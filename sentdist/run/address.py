@@ -12,9 +12,8 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from sentdist.errors import ResourceError
 from sentdist.machine import environment_with
@@ -30,17 +29,14 @@ TAKE_TOKEN = "Run `source .sentdist/env` in the folder that started it, or set R
 HeadAnswer = Literal["good", "nothing", "no token", "refused", "foreign", "no node here"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LocalNode:
+class LocalNode(NamedTuple):
     """A Ray node that runs on this machine."""
 
     address: str  # host:port of its cluster's head
-    node_id: str
     is_private: bool = False  # True for a cluster that one command started for itself
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChosenHead:
+class ChosenHead(NamedTuple):
     """The head that a command uses, host:port, and the reason for the choice, as a phrase."""
 
     address: str
@@ -79,27 +75,16 @@ def _head(named: str) -> str:
 
 
 def local_nodes() -> list[LocalNode]:
-    """Return the user's Ray nodes on this machine, without those of other users and of containers with a separate network."""
+    """Return the user's Ray nodes on this machine."""
     import psutil
 
     found = []
     for process in psutil.process_iter(["cmdline", "uids"]):
-        words = process.info["cmdline"] or []
-        if not words or Path(words[0]).name != "raylet":
-            continue
-        options = dict(re.findall(r"--(gcs-address|node_id)=(\S+)", " ".join(words)))
-        uids = process.info["uids"]
-        if len(options) == 2 and (uids is None or uids.real == os.getuid()) and _shares_our_network(process.pid):
-            is_private = any(f"/{PRIVATE}" in word for word in words)
-            found.append(LocalNode(address=options["gcs-address"], node_id=options["node_id"], is_private=is_private))
+        words, uids = process.info["cmdline"] or [], process.info["uids"]
+        address = re.search(r"--gcs-address=(\S+)", " ".join(words))
+        if address is not None and Path(words[0]).name == "raylet" and (uids is None or uids.real == os.getuid()):
+            found.append(LocalNode(address[1], any(f"/{PRIVATE}" in word for word in words)))
     return found
-
-
-def _shares_our_network(pid: int) -> bool:
-    try:
-        return os.stat(f"/proc/{pid}/ns/net").st_ino == os.stat("/proc/self/ns/net").st_ino
-    except OSError:  # no /proc (macOS), or the process has ended
-        return not Path("/proc/self/ns/net").exists()
 
 
 def token() -> str | None:
@@ -168,8 +153,9 @@ def _channel(address: str):  # type: ignore[no-untyped-def]
     try:
         chain, key, authority = (Path(os.environ.get(name, "")).read_bytes() for name in names)
     except OSError as error:
-        remedy = f"Set {', '.join(names)} as on the cluster's hosts (infra/docs/security.md), or unset RAY_USE_TLS."
-        raise ResourceError(where="RAY_USE_TLS", found=str(error), expected="its certificate and keys", remedy=remedy) from None
+        raise ResourceError(
+            where="RAY_USE_TLS", found=str(error), expected=", ".join(names), remedy="See infra/docs/security.md."
+        ) from None
     return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain), options=options)
 
 
@@ -179,16 +165,12 @@ def check(chosen: ChosenHead) -> None:
     if answer == "good":
         return
     secret = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else str(_token_file())
-    sources = f"RAY_AUTH_MODE={os.environ.get('RAY_AUTH_MODE')}, token of {secret}"
     found, remedy = {
         "nothing": (f"nothing that answers there within {TCP_S:.0f} s", f"{START_ONE} Or correct RAY_ADDRESS."),
-        "no token": (f"no token in {_token_file()}", TAKE_TOKEN),
-        "refused": (f"that it refuses the token ({sources})", TAKE_TOKEN),
+        "no token": (f"no token in {secret}", TAKE_TOKEN),
+        "refused": (f"that it refuses the token of {secret}", TAKE_TOKEN),
         "foreign": ("a server that does not answer as a Ray head", "Correct RAY_ADDRESS (the head's port) and RAY_USE_TLS."),
-        "no node here": (
-            "that none of its nodes runs on this machine",
-            "Submit a job instead: ray job submit --working-dir . -- python -m rayjobs.sweep RECIPE.",
-        ),
+        "no node here": ("none of its nodes on this machine", "Submit a job instead: ray job submit -- python -m rayjobs.sweep RECIPE."),
     }[answer]
     where = f"Ray cluster at {chosen.address} ({chosen.because})"
     raise ResourceError(where=where, found=found, expected="a head with a node on this machine", remedy=remedy)

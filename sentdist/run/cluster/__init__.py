@@ -1,1 +1,0 @@
-"""Choose, check and join a Ray cluster; describe its nodes."""
