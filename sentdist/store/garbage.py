@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pyarrow import fs
 
 from sentdist.errors import duration
-from sentdist.recipe.stage import Stage
+from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import STAGES, Bank, Scores, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.store.local_storage import maker_of
@@ -210,3 +210,21 @@ def speed_of(store: ArtifactStore, kind: type[Stage]) -> float | None:
         return statistics.median(rates) if rates else None
     training = speed_of(store, Train)
     return None if training is None else ENCODED_PER_TRAINED * training
+
+
+def plan_facts(plan: Plan, ahead: Forecast) -> dict[str, Json]:
+    """Return a plan in numbers, for other programs. Seconds are at the speed of earlier runs in this store; None without them."""
+    states = {stage.key: "built" if stage.key in ahead.finished else "missing" for stage in plan.stages}
+    speeds = {kind.kind: kind.sentences_per_s for kind in ahead.kinds}
+    stages: list[Json] = []
+    for stage in plan.stages:
+        sentences, speed = stage.num_sentences(plan.rows), speeds[stage.kind]
+        about: dict[str, Json] = {name: getattr(stage, name) for name in ("key", "kind", "place")}
+        about |= {"state": states[stage.key], "inputs": [one.key for one in stage.inputs], "mentions": plan.mentions[stage.key]}
+        seconds = 0.0 if states[stage.key] == "built" else None if speed is None else sentences / speed
+        stages.append(about | {"sentences": sentences, "seconds": seconds})
+    trials: list[Json] = []
+    for trial in plan.trials:
+        known: dict[str, Json] = {name: getattr(trial, name) for name in ("name", "method", "seed", "fold", "key")}
+        trials.append(known | {"params": dict(trial.params), "state": states[trial.key]})
+    return {"recipe": plan.recipe.name, "trials": trials, "stages": stages, "seconds": ahead.seconds}
