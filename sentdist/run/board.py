@@ -14,9 +14,8 @@ from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
 from sentdist.recipe.stage import Stage, topological
 from sentdist.run.connection import cause_of
-from sentdist.run.events import EventLog, StageEvent
+from sentdist.run.events import COUNTED, IN_FLIGHT, STAGES, EventLog, StageEvent, add, show
 from sentdist.run.losses import LOSSES, Losses, end_of
-from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.run.resources import Demand, stage_demand
 from sentdist.run.submissions import (
     BackgroundTasks,

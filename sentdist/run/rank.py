@@ -20,13 +20,11 @@ from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.learning.loop import StepReport
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Rung, Tokens, Train
-from sentdist.run.banks.reader import bank_of
+from sentdist.run.bank_reader import bank_of
 from sentdist.run.checkpoints import RunningFolder, forget_finished
-from sentdist.run.events import StageEvent, What, progress_event
+from sentdist.run.events import SENTENCES, StageEvent, What, add, progress_event
 from sentdist.run.losses import LeaveNotice
-from sentdist.run.prometheus import SENTENCES, add
-from sentdist.run.reserved import use_reserved
-from sentdist.run.resources import rows_per_part, stage_demand
+from sentdist.run.resources import rows_per_part, stage_demand, use_reserved
 from sentdist.run.submissions import EventSink, Submission
 from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, lost_input

@@ -1,10 +1,11 @@
-"""Decide what each stage reserves, on which devices, and how many trainings a cluster runs at once, also one that grows."""
+"""Decide what each stage reserves and on which devices; limit workers to it; compute how many trainings run at once."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,10 +14,12 @@ import ray
 
 from sentdist.errors import ResourceError, counted
 from sentdist.files import memory_size
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
 from sentdist.machine import GPUS
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.run.address import HEAD_RESOURCE
+from sentdist.stages.fit import why_unusable
 
 GPU_TYPE = "accelerator_type:"  # prefix of Ray's resource for nodes with GPUs of a type
 
@@ -326,3 +329,36 @@ def gpus_line(runtime: Runtime, nodes: tuple[Node, ...], *, workers_at_once: int
     used = min(num_gpus, math.ceil(workers_at_once * min(runtime.gpus_per_worker, 1.0) - 1e-9))
     idle = f"; {num_gpus - used} GPU(s) idle" if used < num_gpus else ""
     return (f"on {used} GPU(s)" if used else "on CPUs") + idle
+
+
+# Memory of CUDA's context and kernels on a GPU, which torch does not count: about as reported for A100 and H100; not measured here.
+CONTEXT_BYTES = 0.6 * 2**30
+
+
+def use_reserved(demand: Demand) -> None:
+    """Limit torch to the CPUs and the share of GPU memory that this worker has reserved. Call it before any computation.
+
+    Raises:
+        ResourceError: torch cannot use the reserved GPU.
+    """
+    import torch  # takes seconds: drivers do without
+
+    from sentdist.learning.precision import flush_subnormals
+
+    torch.set_num_threads(max(1, int(demand.num_cpus)))
+    flush_subnormals()
+    if not demand.num_gpus:
+        return
+    keep_gpu_memory_whole()  # before torch is asked anything of the GPU
+    if why := why_unusable():
+        raise ResourceError(
+            where="runtime.gpus_per_worker",
+            found=f"a node with a GPU that torch cannot use ({socket.gethostname()}: {why})",
+            expected="a torch for CUDA and a driver that is new enough for it",
+            remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
+        )
+    # The fractions of several processes and their CUDA contexts fit on the GPU together. Set also for a whole GPU: a process that stays
+    # may have built a stage with a fraction before.
+    total_bytes = torch.cuda.get_device_properties().total_memory
+    share = 1.0 if demand.num_gpus >= 1 else max(demand.num_gpus / 2, demand.num_gpus - CONTEXT_BYTES / total_bytes)
+    torch.cuda.set_per_process_memory_fraction(share)

@@ -17,10 +17,10 @@ from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.run.build_stage import build_stage
 from sentdist.run.checkpoints import forget_finished
 from sentdist.run.client import BoardClient, printed_events
 from sentdist.run.connection import cause_of
+from sentdist.run.orders import build_stage
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.run.resources import (
     Capacity,

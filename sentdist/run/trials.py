@@ -23,9 +23,9 @@ from ray.tune.search import Searcher
 from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.recipe.stages import Train, to_share
 from sentdist.recipe.unroll import Trial
-from sentdist.run.build_stage import build_stage
 from sentdist.run.client import BoardClient
 from sentdist.run.connection import cause_of
+from sentdist.run.orders import build_stage
 from sentdist.run.progress import TrialOutcome
 from sentdist.run.submissions import Body, Submission, stopped
 from sentdist.stages.rung_records import RungScore, rung_score

@@ -25,8 +25,8 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.run.build_stage import build_stage
     from sentdist.run.client import BoardClient, StoppedSweep, stop_sweeps
+    from sentdist.run.orders import build_stage
     from sentdist.run.submissions import Submission
 
     data = write_data(tmp_path / "data")

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from sentdist import cli
 from sentdist.cli import app
+from sentdist.run import bank_owner as owner
 from sentdist.run import client, connection, health, losses
-from sentdist.run.banks import owner
 from sentdist.services import servers
 from sentdist.services.state import State
 from tests.support.planning import RECIPES
