@@ -228,7 +228,7 @@ class BoardActor:
             inputs = [work for needed in stage.inputs if (work := self._needed(needed, submission, built)) is not None]
             task = asyncio.get_running_loop().create_task(self._drive(stage, submission, inputs))
             work = Work(task=task, stage=stage)
-            self._work.add(work)
+            self._work[stage.key] = work
             task.add_done_callback(lambda _, work=work: self._end_of(work))  # type: ignore[misc]
         self._work.need(stage, submission.id)
         return work
@@ -253,10 +253,10 @@ class BoardActor:
 
     def _end_of(self, work: Work) -> None:
         error = None if work.task.cancelled() else work.task.exception()
-        if self._work.holds(work):
+        if self._work.get(work.stage.key) is work:  # it may have been released, and the stage started again
             if error is not None and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[work.stage.key] = work
-            self._work.remove(work)
+            del self._work[work.stage.key]
             show(IN_FLIGHT, len(self._work))
 
     def _start_group(self, name: str, demand: Demand) -> StartedGroup:

@@ -26,7 +26,6 @@ from sentdist.run.events import SENTENCES, StageEvent, What, add, progress_event
 from sentdist.run.losses import LeaveNotice
 from sentdist.run.resources import rows_per_part, stage_demand, use_reserved
 from sentdist.run.submissions import EventSink, Submission
-from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, lost_input
 from sentdist.stages.fit import device_of, explain_full_gpu
 from sentdist.stages.rungs import events_until, from_rung, publish_training
@@ -42,7 +41,7 @@ from sentdist.stages.sharded import (
     write_shard,
 )
 from sentdist.stages.train import MakeEngine, TrainSession
-from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
+from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, placed, ranks_here, tokens_stage
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import Run
 

@@ -15,7 +15,7 @@ import ray
 from sentdist.errors import ResourceError, counted
 from sentdist.files import memory_size
 from sentdist.learning.freed_memory import keep_gpu_memory_whole
-from sentdist.machine import GPUS
+from sentdist.machine import OLD_GPUS
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.run.address import HEAD_RESOURCE
@@ -31,7 +31,6 @@ class Node:
     cpus: float
     gpus: float = 0.0
     memory_bytes: float = math.inf
-    gpu_bytes: float = math.inf  # memory of each GPU; infinite if unknown
     old_gpu: str | None = None  # type of its GPUs if known and older than Ampere
     gpu_types: tuple[str, ...] = ()  # Ray's names; sometimes a family and its member
 
@@ -44,13 +43,11 @@ class Node:
 def node_of(resources: Mapping[str, object]) -> Node:
     """Return the node with these resources by Ray's names: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
-    kinds = [kind for kind in GPUS if f"{GPU_TYPE}{kind}" in resources]
     return Node(
         cpus=known.get("CPU", 0.0),
         gpus=known.get("GPU", 0.0),
         memory_bytes=known.get("memory", math.inf),
-        gpu_bytes=max((gib * 2.0**30 for kind in kinds if (gib := GPUS[kind].gib) is not None), default=math.inf),  # A100-80G beside A100
-        old_gpu=next((kind for kind in kinds if GPUS[kind].is_old), None),
+        old_gpu=next((kind for kind in OLD_GPUS if f"{GPU_TYPE}{kind}" in resources), None),
         gpu_types=tuple(sorted(name.removeprefix(GPU_TYPE) for name in resources if name.startswith(GPU_TYPE))),
     )
 
@@ -69,11 +66,6 @@ def gpu_shares(gpus: float, num_gpus: float) -> float:
 def how_often(offered: float, wanted: float) -> float:
     """Return how often `wanted` fits; the small term allows for rounding, as in 0.1 + 0.2."""
     return offered if math.isinf(offered) else math.floor(offered / wanted + 1e-9)
-
-
-def smallest_gpu(nodes: tuple[Node, ...]) -> float:
-    """Return the memory of the smallest GPU in bytes; infinite if unknown or without GPUs."""
-    return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
 
 
 def old_gpu_of(nodes: tuple[Node, ...]) -> str | None:
@@ -299,28 +291,6 @@ def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]
             remedy="Name one of these, or omit it.",
         )
     return tuple(node if runtime.gpu_type in node.gpu_types else replace(node, gpus=0.0) for node in nodes)
-
-
-def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
-    """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
-
-    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of memory.py).
-    """
-    asked = runtime.gpus_per_worker
-    if not 0 < asked < 1:
-        return asked
-    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest_gpu(nodes) - 1e-9) / 10))
-
-
-def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> str | None:
-    """Return a note if a worker needs more GPU memory by estimate than its share; None if the share is enough."""
-    asked, smallest = runtime.gpus_per_worker, smallest_gpu(nodes)
-    if not asked or worker_bytes <= min(asked, 1.0) * smallest:
-        return None
-    share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
-    gets = f": each gets {share:g} of one, not {asked:g}" if share > asked else ""
-    takes = f"A worker takes about {memory_size(worker_bytes)} of GPU memory by estimate; the smallest GPU has {memory_size(smallest)}"
-    return f"{takes}{gets}. A smaller runtime.micro_batch takes less."
 
 
 def gpus_line(runtime: Runtime, nodes: tuple[Node, ...], *, workers_at_once: int) -> str:
