@@ -260,11 +260,8 @@ class BoardActor:
             show(IN_FLIGHT, len(self._work))
 
     def _start_group(self, name: str, demand: Demand) -> StartedGroup:
-        task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
+        task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=EventSink(board=_this_board())))
         return StartedGroup(ended=task, abort=lambda: abort(task, demand))
-
-    def _sink(self) -> EventSink:
-        return EventSink(board=_this_board())
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
         """Post the end of a stage that was given up."""

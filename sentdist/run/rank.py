@@ -120,18 +120,9 @@ def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
     """Make missing tokens of the corpus on all ranks together (one session would make all alone); all ranks raise the error of one."""
     if ranks.world_size == 1:
         return
-    missing = ranks.from_first(partial(_missing_tokens, stage, context))
-    if missing is not None:
-        build_over_ranks(missing, context, ranks, make_body=partial(_tokens_body, missing, stage, context))
-
-
-def _missing_tokens(stage: Train, context: Context) -> Tokens | None:
-    wanted = tokens_stage(stage, load_start_tokenizer(stage, context))
-    return None if context.store.has(wanted) else wanted
-
-
-def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
-    return TokensBody(wanted, context, load_start_tokenizer(stage, context))
+    wanted = ranks.from_first(lambda: tokens_stage(stage, load_start_tokenizer(stage, context)))
+    if not ranks.from_first(lambda: context.store.has(wanted)):
+        build_over_ranks(wanted, context, ranks, make_body=lambda: TokensBody(wanted, context, load_start_tokenizer(stage, context)))
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:
