@@ -33,12 +33,12 @@ BUDGETS: dict[str, int] = {
     "objectives": 2057,
     "recipe": 3553,
     "report": 4517,
-    "run": 6384,
+    "run": 6166,
     "services": 659,
-    "stages": 2966,
+    "stages": 2938,
     "store": 2148,
     "tasks": 1756,
-    "top": 1485,
+    "top": 1459,
     "tracking": 1347,
 }
 

@@ -14,8 +14,8 @@ from typer.testing import CliRunner, Result
 
 from sentdist import cli
 from sentdist.cli import app
+from sentdist.run import bank_owner as owner
 from sentdist.run import client, connection, health, losses
-from sentdist.run.banks import owner
 from sentdist.services import servers
 from sentdist.services.state import State
 from tests.support.planning import RECIPES
@@ -57,7 +57,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = listen(client, "stop_sweeps", [client.StoppedSweep(sweep="demo", num_ended=2)])
+    reported = listen(client, "stop_sweeps", {"demo": 2})
     assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
     left = listen(losses, "leave", ["10.0.0.1", "10.0.0.2"])
     monkeypatch.setattr(sys, "argv", ["leave", "--within", "30", "--all"])
