@@ -36,7 +36,7 @@ BUDGETS: dict[str, int] = {
     "run": 6384,
     "services": 659,
     "stages": 2966,
-    "store": 2148,
+    "store": 2132,
     "tasks": 1756,
     "top": 1485,
     "tracking": 1190,
