@@ -1,4 +1,4 @@
-"""Create and update the runs of a sweep or search: one for each trial, one with means for each method, and their parent."""
+"""Create and update the runs of a sweep or search: one for each trial, and their parent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,6 @@ Item = TypeVar("Item")
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
 CELL = "sentdist.cell"  # a trial's method and grid values; a trial that the recipe no longer has is in no cell
-METHOD = "sentdist.method"  # a cell's name, on the run that has the means over its seeds
 SEARCH = "sentdist.search"  # identity of the search that a trial belongs to
 TRIAL = "sentdist.trial"  # key of its scores
 TRAIN = "sentdist.train"  # key of its training, by which a trial and that of a search find the same run; that of the scores without one
@@ -133,7 +132,6 @@ class SweepRuns:
         each(write, [trial for trial in self.trials.values() if own[trial.key] or trial.key in runs])
         gone = [run for key, run in runs.items() if key not in self.trials and CELL in run.data.tags]
         each(lambda run: client.delete_tag(run.info.run_id, CELL), gone)
-        self._write_means(client, records)
         self.summarize(client, records)
         return sum(map(bool, own.values()))
 
@@ -247,17 +245,6 @@ class SweepRuns:
                 client.delete_tag(run.info.run_id, REASON)
         found = {name: value for record in records.values() for name, value in final_metrics(record).items()} | dict(figures)
         update(client, run, parameters=self.parameters[trial.key], figures=found, curve=curve, status=status, ended_ms=ended_ms, tags=tags)
-
-    def _write_means(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
-        has_seeds = any(len(trials) > 1 for trials in self.sweep.cells.values())
-        means = values.means(self.sweep, records) if has_seeds else {}
-        runs = {run.data.tags[METHOD]: run for run in all_runs(client, self.experiment, f"tags.`{METHOD}` != ''")}
-        for label, figures in means.items():
-            run = runs.get(label) or client.create_run(self.experiment, run_name=label, tags=self._child_tags | {METHOD: label})
-            update(client, run, figures=figures, status="FINISHED")
-        for label, run in runs.items():
-            if label not in means and run.data.tags.get(STORE) == self._address:
-                client.delete_run(run.info.run_id)
 
 
 class SearchRuns:

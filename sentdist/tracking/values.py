@@ -251,27 +251,12 @@ def differences(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, 
     return {key: {metric_name(f"{metric}_vs_{method}"): round(value - mean, 2)} for key, value in primary.items()}
 
 
-def means(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, Metrics]:
-    """Return of each completely scored cell the means over its trials and the standard deviation of the primary score.
-
-    MLflow's own means of grouped runs have sixteen digits.
-    """
-    metric, of_trials, found = sweep_metric(sweep), differences(sweep, records), {}
-    for label, trials in sweep.cells.items():
-        if all(trial.key in records for trial in trials):
-            own = [trial_metrics(trial, records) | of_trials.get(trial.key, {}) for trial in trials]
-            common = [name for name in own[0] if all(name in one for one in own)]
-            found[label] = {name: round(statistics.fmean(one[name] for one in own), 2) for name in common} | {"num_trials": float(len(own))}
-            if len(own) > 1 and metric in common:
-                found[label][f"{metric}_sd"] = round(statistics.stdev(one[metric] for one in own), 2)
-    return found
-
-
 def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> Metrics:
     """Return the metrics of the sweep's run: mean dev score and mean test scores of the cell that dev chooses."""
     cells = cells_by_dev(sweep, records)
-    own = means(sweep, records)[cells[0].label] if cells else {}
-    return {name: own[name] for name in (DEV_SCORE, *score_names(sweep)) if name in own}
+    chosen = [trial_metrics(trial, records) for trial in cells[0].trials] if cells else []
+    names = [name for name in (DEV_SCORE, *score_names(sweep)) if chosen and all(name in one for one in chosen)]
+    return {name: round(statistics.fmean(one[name] for one in chosen), 2) for name in names}
 
 
 def _tasks(sweep: SweepRecord) -> list[str]:
