@@ -36,10 +36,10 @@ BUDGETS: dict[str, int] = {
     "run": 6166,
     "services": 659,
     "stages": 2938,
-    "store": 2148,
+    "store": 2132,
     "tasks": 1756,
     "top": 1459,
-    "tracking": 1347,
+    "tracking": 1162,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
