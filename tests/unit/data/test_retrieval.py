@@ -131,8 +131,6 @@ def test_missing_parts(tmp_path: Path) -> None:
             look("shop", data_root=tmp_path)
     with pytest.raises(DataError, match="no documents, queries and qrels"):
         read_retrieval("shopping", data_root=tmp_path)
-    with pytest.raises(DataError, match="Did you mean shop"):
-        inspect_source("shopp", data_root=tmp_path)
 
 
 def test_folds_are_balanced_and_do_not_depend_on_the_order() -> None:
