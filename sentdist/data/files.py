@@ -32,7 +32,9 @@ class FileFacts:
     """Facts of a source.
 
     Args:
-        digest: "sha256:" and 16 hex digits of the content, or a commit.
+        digest: pins the content: "sha256:" and 16 hex digits, the commit of a hub data set, or the generator's version.
+        num_rows: judgements for a retrieval source.
+        columns: of the documents for a retrieval source.
         splits: values of a column `split` with their row counts, in order of appearance.
         note: a sentence for the user.
     """

@@ -8,12 +8,11 @@ import json
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.files import FileFacts, existing_root, split_sizes
-from sentdist.errors import DataError
 from sentdist.files import reading
 
 if TYPE_CHECKING:
@@ -54,16 +53,9 @@ def facts(name: str, path: Path) -> FileFacts:
     )
 
 
-@contextmanager
-def _as_released(name: str, path: Path) -> Iterator[None]:
+def _as_released(name: str, path: Path) -> AbstractContextManager[None]:
     """Turn errors of a missing file or a malformed line into one that names the release."""
-    expected, remedy = "all files as their authors released them", "Fetch it again."
-    with reading(None, where=f"{name} ({path})", expected=expected, remedy=remedy):
-        try:
-            yield
-        except FileNotFoundError as error:
-            found = f"no {Path(str(error.filename)).name}"
-            raise DataError(where=f"{name} ({path})", found=found, expected=expected, remedy=remedy) from error
+    return reading(None, where=f"{name} ({path})", expected="all files as their authors released them", remedy="Fetch it again.")
 
 
 def _reader(path: Path) -> Callable[[Path], Iterator[ReleasedRow]] | None:

@@ -56,7 +56,7 @@ def test_facts_are_remembered_until_the_file_changes(root: Path, monkeypatch: py
     first = [inspect_source("nli/triplets", data_root=root) for _ in range(2)][1]
     assert len(digested) == 3
     pq.write_table(pa.table(TRIPLETS).slice(1), path)
-    assert inspect_source("nli/triplets", data_root=root).revision != first.revision
+    assert inspect_source("nli/triplets", data_root=root).digest != first.digest
 
 
 def test_names_of_no_source_are_refused(root: Path) -> None:
@@ -228,7 +228,12 @@ def test_the_hub_is_asked_for_the_configuration_and_revision_that_are_named(hub:
     assert {str(kind) for kind in table.schema.types} == {"large_string"}
     assert read_source("hub:owner/name", hub_revision=COMMIT, columns=("split",))["split"].to_pylist() == ["train", "train", "test"]
     facts = inspect_source("hub:owner/name", hub_revision="v1")
-    assert (facts.revision, facts.num_rows, facts.columns, facts.splits) == ("1" * 40, 3, ("sentence1", "sentence2"), ("train", "test"))
+    assert (facts.digest, facts.num_rows, facts.columns, tuple(dict(facts.splits))) == (
+        "1" * 40,
+        3,
+        ("sentence1", "sentence2"),
+        ("train", "test"),
+    )
     assert set(hub) == {("owner/name", "default", COMMIT), ("owner/name", None, COMMIT), ("owner/name", None, "1" * 40)}
 
 
