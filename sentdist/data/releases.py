@@ -8,7 +8,7 @@ import json
 import os
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,9 +53,14 @@ def facts(name: str, path: Path) -> FileFacts:
     )
 
 
-def _as_released(name: str, path: Path) -> AbstractContextManager[None]:
+@contextmanager
+def _as_released(name: str, path: Path) -> Iterator[None]:
     """Turn errors of a missing file or a malformed line into one that names the release."""
-    return reading(None, where=f"{name} ({path})", expected="all files as their authors released them", remedy="Fetch it again.")
+    with reading(None, where=f"{name} ({path})", expected="all files as their authors released them", remedy="Fetch it again."):
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ValueError(f"no {Path(str(error.filename)).name}") from error
 
 
 def _reader(path: Path) -> Callable[[Path], Iterator[ReleasedRow]] | None:

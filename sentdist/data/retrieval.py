@@ -303,7 +303,10 @@ def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_fol
 
 
 def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
-    """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text."""
+    """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text.
+
+    With groups, no relevant document of a test query is in train.
+    """
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
     links = [
         (row, texts.get(document, (document,)))  # no text is a tuple
@@ -316,11 +319,6 @@ def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
     for query in sorted(groups):
         names.setdefault(groups[query], query)  # its first query by id: independent of their order
     return {query: names[group] for query, group in groups.items()}
-
-
-def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
-    """Return the groups of queries that stay in one fold; None: none. "answer": no relevant document of a test query is in train."""
-    return groups_by_answer(retrieval) if by == "answer" else None
 
 
 def queries_for(
@@ -339,7 +337,7 @@ def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, by:
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    groups = groups_of(retrieval, by)
+    groups = groups_by_answer(retrieval) if by == "answer" else None
     trained = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role="train", groups=groups))
     rows = dict.fromkeys(
         (query, texts[document])

@@ -19,7 +19,6 @@ from sentdist.data.retrieval import (
     faq_pairs,
     fold_of_queries,
     groups_by_answer,
-    groups_of,
     queries_for,
     read_retrieval,
 )
@@ -194,7 +193,7 @@ def test_folds_by_answer_test_no_answer_that_is_trained_on() -> None:
     )
     met = {"query": 0, "answer": 0}
     for fold, by in itertools.product(range(4), get_args(By)):
-        groups = groups_of(collection, by)
+        groups = groups_by_answer(collection) if by == "answer" else None
         tested = queries_for(collection.query_ids, fold=fold, num_folds=4, seed=0, role="test", groups=groups)
         answers = {f"answer {document[1:]}" for query in tested for document in collection.qrels[query]}
         met[by] += len(answers & set(faq_pairs(collection, fold=fold, num_folds=4, seed=0, by=by)["positive"].to_pylist()))
