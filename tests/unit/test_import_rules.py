@@ -23,7 +23,7 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 833,
-    "cli": 1953,
+    "cli": 1952,
     "corpora": 1995,
     "data": 3940,
     "evaluation": 2357,
