@@ -20,7 +20,6 @@ from sentdist.cli import app, encoders, recipes
 from sentdist.inference.opening import parse_encoder
 from sentdist.run import bank_owner as owner
 from sentdist.run import client, connection, health, losses, sharing, tune
-from sentdist.run.banks import owner
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.stages import planned
