@@ -125,8 +125,8 @@ def store_diff(
         typer.echo(f"{one.record.shown_place} and {other.record.shown_place} are one stage.")
         return
     table = empty_table(None, "field", one.record.shown_place, other.record.shown_place)
-    for difference in differences:
-        table.add_row(difference.field, str(difference.first), str(difference.second))
+    for field, ours, theirs in differences:
+        table.add_row(field, str(ours), str(theirs))
     open_console().print(table)
 
 

@@ -224,7 +224,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     """Compute how many trainings of this runtime the cluster can run at once.
 
     Args:
-        worker_bytes: estimated memory of the largest worker (see memory.py); limits how many run at once, but never refuses one.
+        worker_bytes: estimated memory of the largest worker (stages/fit.py); limits how many run at once, but never refuses one.
 
     Raises:
         ResourceError: not even one fits.

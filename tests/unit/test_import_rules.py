@@ -23,10 +23,10 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 833,
-    "cli": 1953,
+    "cli": 1952,
     "corpora": 1995,
-    "data": 4006,
-    "evaluation": 2362,
+    "data": 3940,
+    "evaluation": 2357,
     "inference": 1582,
     "kernels": 3017,
     "learning": 4590,
@@ -36,10 +36,10 @@ BUDGETS: dict[str, int] = {
     "run": 6152,
     "services": 659,
     "stages": 2938,
-    "store": 2148,
+    "store": 2132,
     "tasks": 1756,
-    "top": 1459,
-    "tracking": 1347,
+    "top": 1454,
+    "tracking": 1162,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}
