@@ -16,7 +16,7 @@ from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_shape, bytes_together
 from sentdist.recipe.stages import Bank, Train
 from sentdist.run.bank_owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
-from sentdist.run.connection import cause_of
+from sentdist.run.connection import cause_of, reason
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import file_bank
 
@@ -146,10 +146,9 @@ def _get(bank: HeldBank) -> Shards:
 
 
 def _lost(orders: tuple[BankOrder, ...], error: BaseException) -> StoreError:
-    reason = str(error).splitlines()
     return StoreError(
         where=f"bank {', '.join(order.label for order in orders)}",
-        found=f"{type(error).__name__}: {reason[0] if reason else 'no reason given'}",
+        found=reason(error),
         expected="its shards in the object store, or a cluster that can read them again from the artifacts",
         remedy="Look at the nodes with `ray status`; runtime.bank_in_object_store=false maps the files instead.",
     )

@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2057,
     "recipe": 3553,
     "report": 4517,
-    "run": 6166,
+    "run": 6152,
     "services": 659,
     "stages": 2938,
     "store": 2132,
