@@ -179,11 +179,6 @@ ELSEWHERE = {  # other tools' name -> our names
 }  # fmt: skip
 
 
-def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
-    """Return the most likely intended one of `names` (see `similar_names`), or None."""
-    return next(iter(similar_names(name, names, most=1, alike=alike)), None)
-
-
 def near_file(name: str, names: Iterable[str]) -> str | None:
     """Return the most likely intended file name: stems are compared, and the same suffix is preferred."""
     suffix, stems = PurePath(name).suffix, dict[str, str]()
@@ -193,21 +188,21 @@ def near_file(name: str, names: Iterable[str]) -> str | None:
     return None if closest is None else stems[closest]
 
 
-def similar_names(name: str, names: Iterable[str], *, most: int, alike: float = ALIKE) -> list[str]:
-    """Return up to `most` names that may have been meant, likeliest first; case and what follows 200 characters are ignored.
+def near(name: str, names: Iterable[str], *, alike: float = ALIKE) -> str | None:
+    """Return the name that was probably meant, or None; case and what follows 200 characters are ignored.
 
     In order: synonyms in other tools, similar spellings (difflib ratio of at least `alike`), anagrams, names that begin or end so.
     """
     if len(name) > LONGEST_NAME:
-        return []
+        return None
     shown = {known[:LONGEST_NAME].casefold(): known for known in reversed(list(names))}
     typed = name.casefold()
+    ours = [] if typed in shown else [shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown]
+    close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=1, cutoff=alike)]
+    close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
     around = [known for small, known in reversed(shown.items()) if len(name) > 2 and small.startswith(typed)]
     around += [known for small, known in reversed(shown.items()) if len(name) > 3 and small.endswith(f"_{typed}")]
-    close = [shown[one] for one in difflib.get_close_matches(typed, shown, n=most, cutoff=alike)]
-    close += [known for small, known in shown.items() if len(name) > 2 and sorted(small) == sorted(typed)]
-    ours = [] if typed in shown else [shown[one] for one in ELSEWHERE.get(typed, ()) if one in shown]
-    return list(dict.fromkeys([*ours, *close, *around]))[:most]
+    return next(iter([*ours, *close, *around]), None)
 
 
 def did_you_mean(name: str, names: Iterable[str], otherwise: str = "", *, alike: float = ALIKE) -> str:

@@ -242,7 +242,7 @@ def _sweeps(store: str | None) -> Rows:
 
 
 def _banks(store: str | None) -> Rows:
-    from sentdist.run.banks.owner import list_banks
+    from sentdist.run.bank_owner import list_banks
     from sentdist.run.connection import connect
 
     connect()

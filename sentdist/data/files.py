@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sentdist.data import mirror
 from sentdist.data.tables import check_columns, content_digest, find_table
-from sentdist.errors import DataError, did_you_mean, listed, similar_names
+from sentdist.errors import DataError, did_you_mean, listed, near_file
 from sentdist.files import SHOWN_TABLES, TABLES, cache_folder, reading, unreadable, whole_file
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ class FileFacts:
     """Facts of a source.
 
     Args:
-        digest: "sha256:" and 16 hex digits of the content, or a commit.
+        digest: pins the content: "sha256:" and 16 hex digits, the commit of a hub data set, or the generator's version.
+        num_rows: judgements for a retrieval source.
+        columns: of the documents for a retrieval source.
         splits: values of a column `split` with their row counts, in order of appearance.
         note: a sentence for the user.
     """
@@ -129,7 +131,15 @@ def locate(name: str, data_root: Path | None) -> Path:
         names = ", ".join(path.name for path in found)
         raise DataError(where=name, found=f"{len(found)} files: {names}", expected="one", remedy="Write the name with its suffix.")
     if not found:
-        raise missing(name, root)
+        place = root / name
+        is_near = not place.exists() and place.parent.is_dir()
+        closest = near_file(place.name, [entry.name for entry in place.parent.iterdir()] if is_near else [])
+        reason = (unreadable(place) or f"suffix {place.suffix}") if place.is_file() else "no such file"
+        raise DataError(
+            where=name, found=f"{reason} under {root}",
+            expected=f"{name} with one of {SHOWN_TABLES}, or documents, queries and qrels of that name",
+            remedy=f'Did you mean "{closest}"?' if closest else "List the folder to see what there is; save a spreadsheet as CSV.",
+        )  # fmt: skip
     return found[0]
 
 
@@ -138,37 +148,6 @@ def with_suffixes(path: Path, *further: str) -> list[Path]:
     if path.name.endswith(TABLES):
         return [path] if os.path.lexists(path) else []
     return [one for suffix in (*TABLES, *further) if os.path.lexists(one := path.with_name(f"{path.name}{suffix}"))]
-
-
-def missing(name: str, root: Path) -> DataError:
-    """Return the error for a missing source, with similar names."""
-    known = [*known_names(root), *GENERATED_SOURCES]
-    ends = {PurePosixPath(one).name: one for one in reversed(known)}
-    similar = [ends[end] for end in similar_names(PurePosixPath(name).name, ends, most=3, alike=0.5)]
-    meant = list(dict.fromkeys([*similar_names(name, known, most=1, alike=0.8), *similar]))[:3]
-    there = root / name
-    found = f"no such file under {root}"
-    if there.is_file() or unreadable(there) not in (None, "no such file"):
-        found = unreadable(there) or (f"suffix {there.suffix}" if there.suffix else "no suffix")
-    return DataError(
-        where=name, found=found, expected=f"{name} with one of {SHOWN_TABLES}, or documents, queries and qrels of that name",
-        remedy=f"Did you mean {' or '.join(meant)}?" if meant else "List the folder to see what there is; save a spreadsheet as CSV.",
-    )  # fmt: skip
-
-
-def known_names(root: Path) -> list[str]:
-    """Return the names of all sources under the root, without suffixes, sorted; a retrieval collection is one."""
-    remote = mirror.remote_names(root)
-    paths = [path.relative_to(root).as_posix() for path in root.rglob("*")] if remote is None else remote
-    names = {without_suffix(path) for path in paths if path.endswith(TABLES)}
-    collections = {name.removesuffix("_qrels") for name in names if name.endswith("_qrels")}
-    collections |= {name.removesuffix("/corpus") for name in names if name.endswith("/corpus")}
-    return sorted(names | collections)
-
-
-def without_suffix(name: str) -> str:
-    """Return the name of a source without the suffix of its file."""
-    return name.removesuffix(next((suffix for suffix in sorted(TABLES, key=len, reverse=True) if name.endswith(suffix)), ""))
 
 
 def check_split(name: str, splits: Sequence[str], split: str | None) -> None:

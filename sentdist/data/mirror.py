@@ -83,15 +83,6 @@ def copy_into_mirror(name: str, root: Path) -> None:
                 local.unlink(missing_ok=True)
 
 
-def remote_names(root: Path) -> list[str] | None:
-    """Return the relative paths of all remote files; None for a plain folder."""
-    origin = _origin(root)
-    if origin is None:
-        return None
-    with _answering(origin):
-        return list(_listing(origin, int(time.monotonic() // LISTED_FOR_S)))
-
-
 def _bring_file(origin: str, relative: str, local: Path, *, size: int, changed: float) -> None:
     import pyarrow.fs
 

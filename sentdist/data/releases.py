@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sentdist.data.files import FileFacts, existing_root, split_sizes
-from sentdist.errors import DataError
 from sentdist.files import reading
 
 if TYPE_CHECKING:
@@ -57,13 +56,11 @@ def facts(name: str, path: Path) -> FileFacts:
 @contextmanager
 def _as_released(name: str, path: Path) -> Iterator[None]:
     """Turn errors of a missing file or a malformed line into one that names the release."""
-    expected, remedy = "all files as their authors released them", "Fetch it again."
-    with reading(None, where=f"{name} ({path})", expected=expected, remedy=remedy):
+    with reading(None, where=f"{name} ({path})", expected="all files as their authors released them", remedy="Fetch it again."):
         try:
             yield
         except FileNotFoundError as error:
-            found = f"no {Path(str(error.filename)).name}"
-            raise DataError(where=f"{name} ({path})", found=found, expected=expected, remedy=remedy) from error
+            raise ValueError(f"no {Path(str(error.filename)).name}") from error
 
 
 def _reader(path: Path) -> Callable[[Path], Iterator[ReleasedRow]] | None:

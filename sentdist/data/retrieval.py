@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 GENERATED = "generated/faq"  # the collection without files
-MOST_NAMED = 10  # rows listed in an error
-DOCUMENT_FIELDS = ("answer", "question", "question_answer")
 # Names of the parts of a retrieval source and of their columns; the first match wins.
 DOCUMENT_FILES = ("documents", "docs", "faqs")
 QUERY_ID = ("query_id", "query-id", "_id")
@@ -197,15 +195,11 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
     query_ids = _unique_ids(name, "query", queries["query_id"].to_pylist())
     qrels = _qrels(name, judgements, set(query_ids), set(document_ids))
     judged = [(query, text) for query, text in zip(query_ids, queries["query"].to_pylist(), strict=True) if query in qrels]
-    for query, text in judged:
-        if not (text or "").strip():
-            remedy = "Remove the query and its judgements."
-            raise DataError(where=name, found=f"an empty query {query}", expected="text in every judged query", remedy=remedy)
     filled = [(document, text) for document, text in zip(document_ids, texts, strict=True) if text]
-    if not filled:
-        raise DataError(
-            where=name, found="no document with text", expected="a collection of documents", remedy="Add text to the documents."
-        )
+    empty = [query for query, text in judged if not (text or "").strip()]
+    if empty or not filled:
+        found = f"an empty query {empty[0]}" if empty else "no document with text"
+        raise DataError(where=name, found=found, expected="text in every judged query and in the documents", remedy="Complete the source.")
     return Retrieval(
         query_ids=tuple(query for query, _ in judged),
         queries=tuple(text for _, text in judged),
@@ -218,13 +212,12 @@ def assemble(name: str, *, documents: pa.Table, queries: pa.Table, judgements: p
 
 
 def _document_texts(name: str, documents: pa.Table, document_field: str) -> list[str]:
-    if document_field not in DOCUMENT_FIELDS or ("answer" not in documents.column_names and document_field != "answer"):
-        expected = "one of answer, question, question_answer; the last two for documents with a question and an answer"
-        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy='Use "answer": the whole text.')
-    if "answer" in documents.column_names:
-        fields = document_field.split("_")
-    else:
-        fields = [field for field in ("title", "text") if field in documents.column_names] or ["text"]
+    is_faq = "answer" in documents.column_names
+    if not is_faq and document_field != "answer":
+        expected = '"answer", the whole text: only documents with a question and an answer have other fields'
+        raise DataError(where=name, found=f'document_field "{document_field}"', expected=expected, remedy="Correct the recipe.")
+    known = document_field.split("_") if is_faq else ("title", "text")
+    fields = [field for field in known if is_faq or field in documents.column_names] or ["text"]
     check_columns(name, documents.column_names, fields)
     columns = [documents[field].to_pylist() for field in fields]
     return [" ".join(part.strip() for part in parts if part and part.strip()) for parts in zip(*columns, strict=True)]
@@ -286,12 +279,9 @@ def fold_of_queries(query_ids: Sequence[str], *, num_folds: int, seed: int, grou
     Raises:
         DataError: fewer than three folds (train, dev and test need one each), fewer queries than folds, or repeated ids.
     """
-    if num_folds < 3:
-        raise _folds_complaint(f"{num_folds} folds", "at least 3: one for test, one for dev, the rest for train")
-    if len(set(query_ids)) != len(query_ids):
-        raise _folds_complaint("a query id that occurs twice", "each query id once")
-    if len(query_ids) < num_folds:
-        raise _folds_complaint(f"{len(query_ids)} queries", f"at least one for each of the {num_folds} folds")
+    if num_folds < 3 or not num_folds <= len(set(query_ids)) == len(query_ids):
+        found = f"{num_folds} folds of {len(query_ids)} queries with {len(set(query_ids))} ids"
+        raise _unfoldable(found, "at least 3 folds, a query for each, and an id for each query")
     if groups is not None:
         return _fold_of_groups(query_ids, groups, num_folds, seed)
     ranked = sorted(query_ids, key=lambda query: (digest_u64(seed, query), query))
@@ -303,9 +293,7 @@ def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_fol
     for query in query_ids:
         members[groups[query]].append(query)
     if len(members) < num_folds:
-        raise _folds_complaint(
-            f"{len(members)} groups of {len(query_ids)} queries that share no answer", f"at least one for each of {num_folds} folds"
-        )
+        raise _unfoldable(f"{len(members)} groups of {len(query_ids)} queries that share no answer", f"{num_folds} for as many folds")
     sizes, folds = [0] * num_folds, dict[str, int]()
     for name in sorted(members, key=lambda name: (-len(members[name]), digest_u64(seed, name), name)):
         fold = sizes.index(min(sizes))
@@ -315,7 +303,10 @@ def _fold_of_groups(query_ids: Sequence[str], groups: Mapping[str, str], num_fol
 
 
 def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
-    """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text."""
+    """Return query id → its group: queries linked, directly or through others, by relevant documents of equal id or text.
+
+    With groups, no relevant document of a test query is in train.
+    """
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
     links = [
         (row, texts.get(document, (document,)))  # no text is a tuple
@@ -330,17 +321,12 @@ def groups_by_answer(retrieval: Retrieval) -> dict[str, str]:
     return {query: names[group] for query, group in groups.items()}
 
 
-def groups_of(retrieval: Retrieval, by: By) -> dict[str, str] | None:
-    """Return the groups of queries that stay in one fold; None: none. "answer": no relevant document of a test query is in train."""
-    return groups_by_answer(retrieval) if by == "answer" else None
-
-
 def queries_for(
     query_ids: Sequence[str], *, fold: int, num_folds: int, seed: int, role: Role, groups: Mapping[str, str] | None = None
 ) -> tuple[str, ...]:
     """Return the queries of `role` in round `fold`, in their order: fold k is test, fold k + 1 (cyclic) is dev, the rest train."""
     if not 0 <= fold < num_folds:
-        raise _folds_complaint(f"fold {fold}", f"0 to {num_folds - 1}")
+        raise _unfoldable(f"fold {fold}", f"0 to {num_folds - 1}")
     folds = fold_of_queries(query_ids, num_folds=num_folds, seed=seed, groups=groups)
     roles: dict[int, Role] = {fold: "test", (fold + 1) % num_folds: "dev"}
     return tuple(query for query in query_ids if roles.get(folds[query], "train") == role)
@@ -351,7 +337,7 @@ def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, by:
     import pyarrow as pa
 
     texts = dict(zip(retrieval.document_ids, retrieval.documents, strict=True))
-    groups = groups_of(retrieval, by)
+    groups = groups_by_answer(retrieval) if by == "answer" else None
     trained = set(queries_for(retrieval.query_ids, fold=fold, num_folds=num_folds, seed=seed, role="train", groups=groups))
     rows = dict.fromkeys(
         (query, texts[document])
@@ -360,12 +346,11 @@ def faq_pairs(retrieval: Retrieval, *, fold: int, num_folds: int, seed: int, by:
         if query_id in trained and relevance > 0 and document in texts
     )
     if not rows:
-        raise _folds_complaint(f"no document of relevance 1 or more for the training queries of fold {fold}", "at least one")
+        raise _unfoldable(f"no document of relevance 1 or more for the training queries of fold {fold}", "at least one")
     anchors, positives = zip(*rows, strict=True)
     return pa.table({"anchor": pa.array(anchors, pa.large_string()), "positive": pa.array(positives, pa.large_string())})
 
 
-def _folds_complaint(found: str, expected: str) -> DataError:
-    return DataError(
-        where="folds over queries", found=found, expected=expected, remedy="Correct the fold in the recipe, or use more queries."
-    )
+def _unfoldable(found: str, expected: str) -> DataError:
+    remedy = "Correct the fold in the recipe, or use more queries."
+    return DataError(where="folds over queries", found=found, expected=expected, remedy=remedy)

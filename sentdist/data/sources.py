@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,23 +19,6 @@ QUERY, POSITIVE, NEGATIVE = "query", "positive", "negative"
 ROW_COLUMNS = ("query_id", QUERY, "document_id", "document", "relevance")  # of a table with one row per candidate
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceFacts:
-    """Facts of a source for planning.
-
-    Args:
-        revision: pins the content: "sha256:…" of local files, the commit of a hub data set, the generator's version.
-        num_rows: rows of the requested split, or of all splits; judgements for a retrieval source.
-        columns: names of the columns; of the documents for a retrieval source.
-        splits: names of the splits, () without splits.
-    """
-
-    revision: str
-    num_rows: int
-    columns: tuple[str, ...]
-    splits: tuple[str, ...] = ()
-
-
 def inspect_source(
     name: str,
     *,
@@ -43,8 +26,8 @@ def inspect_source(
     data_root: Path | None = None,
     hub_revision: str | None = None,
     columns: Sequence[str] | None = None,
-) -> SourceFacts:
-    """Return the facts of a source without reading its sentences: fast enough for planning.
+) -> FileFacts:
+    """Return the facts of a source, with the number of rows of a split, without reading its sentences: fast enough for planning.
 
     Args:
         columns: columns that will be read, to be checked.
@@ -57,8 +40,7 @@ def inspect_source(
     part = split if name.startswith((generated.PREFIX, hub.PREFIX)) else files.part_of(list(sizes), split)
     files.check_split(name, list(sizes), part)
     check_columns(name, columns_as_rows(facts.columns), columns or ())
-    num_rows = facts.num_rows if part is None else sizes[part]
-    return SourceFacts(revision=facts.digest, num_rows=num_rows, columns=facts.columns, splits=tuple(sizes))
+    return facts if part is None else replace(facts, num_rows=sizes[part])
 
 
 def check_pinned(name: str, revision: str, *, data_root: Path | None) -> None:

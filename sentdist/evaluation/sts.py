@@ -49,11 +49,6 @@ def paired_cosines(embeddings1_SD: ArrayLike, embeddings2_SD: ArrayLike, *, wher
     """Return the (S,) cosines of row s of the first with row s of the second, in float64."""
     first_SD = checked_embeddings(embeddings1_SD, where=f"{where}: sentence1")
     second_SD = checked_embeddings(embeddings2_SD, where=f"{where}: sentence2")
-    if first_SD.shape != second_SD.shape:
-        raise DataError(
-            where=where, found=f"embeddings of shapes {first_SD.shape} and {second_SD.shape}",
-            expected="one embedding of each sentence of a pair, of one width", remedy="Encode both columns with the same encoder.",
-        )  # fmt: skip
     return np.clip(np.vecdot(normalized(first_SD), normalized(second_SD)), -1.0, 1.0)
 
 

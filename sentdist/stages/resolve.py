@@ -102,7 +102,7 @@ class FileResolver:
                 facts = inspect_source(name, split=split, data_root=self.data_root, hub_revision=revision, columns=columns or None)
             except DataError as error:
                 raise error.with_context(where=f"{where}: {error.where}") from None
-            self._seen[asked] = Pin(name=name, revision=facts.revision, num_rows=facts.num_rows, splits=facts.splits)
+            self._seen[asked] = Pin(name=name, revision=facts.digest, num_rows=facts.num_rows, splits=tuple(dict(facts.splits)))
         return self._seen[asked]
 
     def encoder(self, checkpoint: str, *, revision: str | None, where: str) -> Pin:

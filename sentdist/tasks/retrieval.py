@@ -44,12 +44,12 @@ class RetrievalTask(LimitedTask):
         return loaded
 
     def _rows_of_fold(self, collection: Retrieval) -> tuple[int, ...]:
-        from sentdist.data.retrieval import groups_of, queries_for
+        from sentdist.data.retrieval import groups_by_answer, queries_for
 
         fold, ids = self.fold, collection.query_ids
         if fold is None or self.fold_role is None:
             return tuple(range(len(ids)))
-        groups = groups_of(collection, fold.by)
+        groups = groups_by_answer(collection) if fold.by == "answer" else None
         wanted = set(queries_for(ids, fold=fold.number, num_folds=fold.num_folds, seed=fold.seed, role=self.fold_role, groups=groups))
         return tuple(row for row, query in enumerate(ids) if query in wanted)
 

@@ -23,22 +23,22 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 833,
-    "cli": 1952,
+    "cli": 1951,
     "corpora": 1995,
-    "data": 4006,
-    "evaluation": 2362,
+    "data": 3940,
+    "evaluation": 2357,
     "inference": 1582,
     "kernels": 3017,
     "learning": 4590,
     "objectives": 2057,
     "recipe": 3553,
     "report": 4518,
-    "run": 6384,
+    "run": 6166,
     "services": 659,
-    "stages": 2966,
+    "stages": 2938,
     "store": 2127,
     "tasks": 1756,
-    "top": 1476,
+    "top": 1445,
     "tracking": 1160,
 }
 

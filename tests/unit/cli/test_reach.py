@@ -18,8 +18,8 @@ from sentdist import cli
 from sentdist.api import recipes as api_recipes
 from sentdist.cli import app, encoders, recipes
 from sentdist.inference.opening import parse_encoder
+from sentdist.run import bank_owner as owner
 from sentdist.run import client, connection, health, losses, sharing, tune
-from sentdist.run.banks import owner
 from sentdist.services import servers
 from sentdist.services.state import State
 from sentdist.stages import planned
@@ -62,7 +62,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = listen(client, "stop_sweeps", [client.StoppedSweep(sweep="demo", num_ended=2)])
+    reported = listen(client, "stop_sweeps", {"demo": 2})
     assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
     left = listen(losses, "leave", ["10.0.0.1", "10.0.0.2"])
     monkeypatch.setattr(sys, "argv", ["leave", "--within", "30", "--all"])

@@ -56,7 +56,7 @@ def test_pairs_of_test_sets_are_removed(tmp_path: Path) -> None:
 
     def read(*names: str, without: tuple[str, ...] = ()) -> CorpusTable:
         parts = tuple(GradedPart(source=name, source_revision="any", split=None, scale="zero_to_five") for name in names)
-        tasks = tuple(StsTask(name=name, source=name, revision=inspect_source(name, data_root=tmp_path).revision) for name in without)
+        tasks = tuple(StsTask(name=name, source=name, revision=inspect_source(name, data_root=tmp_path).digest) for name in without)
         return GradedCorpus(parts=parts, without=tasks).read(Reading(root=tmp_path))
 
     write("sts", 0, [1, 2, 3])

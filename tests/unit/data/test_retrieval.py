@@ -19,7 +19,6 @@ from sentdist.data.retrieval import (
     faq_pairs,
     fold_of_queries,
     groups_by_answer,
-    groups_of,
     queries_for,
     read_retrieval,
 )
@@ -55,14 +54,14 @@ def test_what_of_an_faq_is_the_document(tmp_path: Path) -> None:
     root = _written(tmp_path)
     for field, first in {"answer": "So.", "question": "How?", "question_answer": "How? So."}.items():
         assert read_retrieval("shop", data_root=root, document_field=field).documents[0] == first
-    with pytest.raises(DataError, match='document_field "body"'):
+    with pytest.raises(DataError, match="body missing"):
         read_retrieval("shop", data_root=root, document_field="body")
     facts = inspect_source("shop", data_root=root)
     assert (facts.num_rows, facts.columns, facts.splits) == (3, ("faq_id", "question", "answer"), ())
     _written(root, qrels=QRELS | {"split": ["train", "train", "test"]})
     assert read_retrieval("shop", split="test", data_root=root).query_ids == ("q1",)
     again = inspect_source("shop", split="train", data_root=root)
-    assert again.num_rows == 2 and again.revision != facts.revision
+    assert again.num_rows == 2 and again.digest != facts.digest
 
 
 def test_a_beir_folder(tmp_path: Path) -> None:
@@ -78,7 +77,7 @@ def test_a_beir_folder(tmp_path: Path) -> None:
     assert (test.queries, test.qrels) == (("one",), {"1": {"d2": 1}})
     assert read_retrieval("beir/small", data_root=tmp_path).queries == ("one", "two")
     facts = inspect_source("beir/small", split="train", data_root=tmp_path)
-    assert (facts.num_rows, facts.splits) == (1, ("test", "train"))
+    assert (facts.num_rows, facts.splits) == (1, (("test", 1), ("train", 1)))
     with pytest.raises(DataError, match=r'split "dev"; expected one of test, train'):
         read_retrieval("beir/small", split="dev", data_root=tmp_path)
     with pytest.raises(DataError, match="documents with a question and an answer"):
@@ -131,8 +130,6 @@ def test_missing_parts(tmp_path: Path) -> None:
             look("shop", data_root=tmp_path)
     with pytest.raises(DataError, match="no documents, queries and qrels"):
         read_retrieval("shopping", data_root=tmp_path)
-    with pytest.raises(DataError, match="Did you mean shop"):
-        inspect_source("shopp", data_root=tmp_path)
 
 
 def test_folds_are_balanced_and_do_not_depend_on_the_order() -> None:
@@ -180,7 +177,7 @@ def test_groups_share_an_answer_or_one_of_the_same_text() -> None:
     assert folds["a"] == folds["b"] != folds["c"] == folds["d"] and len(set(folds.values())) == 3
     joined = replace(collection, qrels=collection.qrels | {"c": {"x": 1, "z": 1}})
     assert set(groups_by_answer(joined).values()) == {"a", "e"}, "a query with two answers joins the groups of both"
-    with pytest.raises(DataError, match="occurs twice"):
+    with pytest.raises(DataError, match="3 queries with 2 ids"):
         fold_of_queries(["a", "b", "a"], num_folds=3, seed=0)
     with pytest.raises(DataError, match="3 groups of 5 queries"):
         fold_of_queries(collection.query_ids, num_folds=4, seed=0, groups=groups_by_answer(collection))
@@ -196,7 +193,7 @@ def test_folds_by_answer_test_no_answer_that_is_trained_on() -> None:
     )
     met = {"query": 0, "answer": 0}
     for fold, by in itertools.product(range(4), get_args(By)):
-        groups = groups_of(collection, by)
+        groups = groups_by_answer(collection) if by == "answer" else None
         tested = queries_for(collection.query_ids, fold=fold, num_folds=4, seed=0, role="test", groups=groups)
         answers = {f"answer {document[1:]}" for query in tested for document in collection.qrels[query]}
         met[by] += len(answers & set(faq_pairs(collection, fold=fold, num_folds=4, seed=0, by=by)["positive"].to_pylist()))
@@ -236,7 +233,7 @@ def test_askubuntus_candidates_stand_in_bm25s_order(tmp_path: Path) -> None:
     assert found.document_ids == ("4", "5", "3") and found.relevance == (1, 1, 0)
     assert set(found.queries) == {"title 1"} and found.documents[0] == "title 4"
     assert inspect_source("reranking/askubuntu", split="test", data_root=tmp_path).num_rows == 3 and found.num_unanswerable == 0
-    assert dict(inspect_source("reranking/askubuntu", split="dev", data_root=tmp_path).__dict__)["splits"] == ("dev", "test")
+    assert dict(inspect_source("reranking/askubuntu", split="dev", data_root=tmp_path).splits) == {"dev": 2, "test": 3}
 
 
 def test_scidocs_relations_are_splits_and_papers_without_title_are_left_out(tmp_path: Path) -> None:
@@ -354,7 +351,7 @@ def test_faqs_become_retrieval_sources_of_two_splits(root: Path) -> None:
     found = read_retrieval("retrieval/cough", split="queries", data_root=root)
     assert found.qrels == {"0": {"4": 1, "9": 0}, "3": {"9": 1}} and found.documents == ("Long answer", "14 days", "no question")
     facts = inspect_source("retrieval/faqir", split="questions", data_root=root)
-    assert (facts.splits, facts.num_rows) == (("queries", "questions"), 2) and facts.revision.startswith("sha256:")
+    assert (tuple(dict(facts.splits)), facts.num_rows) == (("queries", "questions"), 2) and facts.digest.startswith("sha256:")
     assert inspect_source("retrieval/cough", split="queries", data_root=root).num_rows == 3
 
 

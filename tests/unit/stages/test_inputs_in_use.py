@@ -128,7 +128,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def revision(data: Path, name: str) -> str:
-    return inspect_source(name, data_root=data).revision
+    return inspect_source(name, data_root=data).digest
 
 
 def test_each_file_of_a_source_is_pinned(data: Path) -> None:

@@ -121,7 +121,7 @@ def test_accuracy_is_that_of_loops_and_ties_are_wrong() -> None:
 def test_word_overlap_is_a_floor_and_leaked_pairs_are_found(tmp_path: Path) -> None:
     rows = [dict(zip(("sent0", "sent1", "hard_neg"), row, strict=True)) | {"split": "test"} for row in ROWS]
     write_table(tmp_path, "my/triplets", [*rows, {"sent0": "not", "sent1": "of the", "hard_neg": "test", "split": "train"}])
-    revision = inspect_source("my/triplets", data_root=tmp_path).revision
+    revision = inspect_source("my/triplets", data_root=tmp_path).digest
     task = TripletTask(name="mine", source="my/triplets", revision=revision, split="test")
     assert task.load(tmp_path, {}).score_words("word_overlap").main == 25.0  # only the cat shares more words with its positive
     near = triplets(("red dog", "red dog runs", "red dog runs too far"), ("a cat", "a dog", "a cat sits"))
