@@ -1,4 +1,4 @@
-"""Text output: CSV and Markdown with escaping, colors, citations, addresses without secrets, template environments."""
+"""Text output: CSV and Markdown with escaping, citations, addresses without secrets, template environments."""
 
 from __future__ import annotations
 
@@ -81,15 +81,6 @@ def _escape(text: object, markup: re.Pattern[str]) -> str:
 
 
 PrintLine = Callable[[str], None]
-
-
-# Okabe & Ito (2008), darkest and most distant first: distinguishable for colour-blind readers.
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-
-
-def colors_of(labels: Iterable[str]) -> dict[str, str]:
-    """Return a colour for each distinct label, in order; the palette repeats."""
-    return {label: PALETTE[place % len(PALETTE)] for place, label in enumerate(dict.fromkeys(labels))}
 
 
 EntryType = Literal["article", "inproceedings", "misc"]

@@ -83,8 +83,7 @@ def _stage_table(unrolled: Plan, ahead: Forecast) -> Table:
     table = empty_table(title, "stage", "mentioned", "distinct", "in the store", "to build", "sentences")
     for kind in ahead.kinds:
         cells = (kind.mentions, kind.distinct, kind.finished, kind.missing, kind.sentences)
-        *counts, sentences = (f"{cell:,}" if cell else "–" for cell in cells)
-        table.add_row(kind.kind, *counts, f"about {sentences}" if kind.is_guessed else sentences)
+        table.add_row(kind.kind, *(f"{cell:,}" if cell else "–" for cell in cells))
     return table
 
 

@@ -19,8 +19,10 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from sentdist.text import colors_of, csv_text
+from sentdist.text import csv_text
 
+# Okabe & Ito (2008), darkest and most distant first: distinguishable for colour-blind readers.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # a second cue, for print in grey
 INK, MUTED, FAINT = "#1b1f24", "#57606a", "#afb8c1"
 SEQUENTIAL = LinearSegmentedColormap.from_list("ours", ["#f4f7fa", "#c3dcec", "#6aaed2", "#1f78b4", "#08406f"])
@@ -76,8 +78,8 @@ SystemStyles = Mapping[str, SystemStyle]
 def styles_of(labels: Iterable[str]) -> SystemStyles:
     """Return a style per system by position; a report calls it once, so that a system looks the same in all figures."""
     return {
-        label: SystemStyle(color=color, marker=MARKERS[place % len(MARKERS)])
-        for place, (label, color) in enumerate(colors_of(labels).items())
+        label: SystemStyle(color=PALETTE[place % len(PALETTE)], marker=MARKERS[place % len(MARKERS)])
+        for place, label in enumerate(dict.fromkeys(labels))
     }
 
 

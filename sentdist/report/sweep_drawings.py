@@ -14,12 +14,11 @@ from sentdist.report.method_figures import TITLES, relation_drawings
 from sentdist.report.page_head import column_words
 from sentdist.report.printed import regression_of, tables_of
 from sentdist.report.score_rows import CellFacts, ResultRow
-from sentdist.report.style import Drawing, SystemStyles, styles_of
+from sentdist.report.style import PALETTE, Drawing, SystemStyles, styles_of
 from sentdist.report.sweep_rows import SweepRows, table_rows
 from sentdist.report.tables import ResultTable
 from sentdist.store.record import Record
 from sentdist.store.sweep import SweepRecord
-from sentdist.text import PALETTE
 
 LEAST_CELLS = 4  # of a heat map; fewer cells are not drawn
 COUNTED = frozenset(kind for kind, stage in STAGES.items() if stage.purpose == "training")  # stages that cost
@@ -99,7 +98,7 @@ def _shown_first(scores: dict[str, list[float]], facts: dict[str, CellFacts], ba
 
 
 def _styles(sweep: SweepRecord, systems: Sequence[str]) -> SystemStyles:
-    """One style per cell for all figures: in the order of the sweep, as in MLflow; if colours are too few, `systems` come first."""
+    """One style per cell for all figures: in the order of the sweep; if colours are too few, `systems` come first."""
     cells = list(dict.fromkeys(trial.cell for trial in sweep.trials))
     return styles_of(cells if len(cells) <= len(PALETTE) else dict.fromkeys([*systems, *cells]))
 

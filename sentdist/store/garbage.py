@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from sentdist.errors import duration
 from sentdist.recipe.stage import Json, Stage
-from sentdist.recipe.stages import STAGES, Bank, Scores, Train
+from sentdist.recipe.stages import STAGES, Bank, Train
 from sentdist.recipe.unroll import Plan
 from sentdist.store.local_storage import maker_of
 from sentdist.store.object_storage import DATA
@@ -122,7 +122,6 @@ class KindForecast:
     distinct: int
     finished: int
     sentences: int  # left to train on or encode; an upper bound: early stopping and repeated sentences reduce it
-    is_guessed: bool  # includes tasks of unknown size
     sentences_per_s: float | None  # in this store; None if unknown
 
     @property
@@ -187,10 +186,6 @@ def forecast(plan: Plan, store: ArtifactStore) -> Forecast:
                 distinct=len(stages),
                 finished=len(stages) - len(left),
                 sentences=sum(stage.num_sentences(plan.rows) for stage in left),
-                is_guessed=any(
-                    isinstance(stage, Scores) and any(task.num_items is None and task.name not in plan.rows for task in stage.tasks)
-                    for stage in left
-                ),
                 sentences_per_s=speed_of(store, kind) if left else None,
             )
         )

@@ -21,7 +21,7 @@ from sentdist.store.record import Record, restored
 from sentdist.store.searches import SearchRecord, SearchTrial, read_curve, read_pruned_curve
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, method_title
-from sentdist.text import colors_of, markdown_link, markdown_text
+from sentdist.text import markdown_link, markdown_text
 from sentdist.tracking import values
 from sentdist.tracking.mlflow_login import LAYOUT
 from sentdist.tracking.values import DEV_SCORE, Point, began_ms, closed_ms, curve_of, final_metrics, shown, trial_parameters
@@ -43,7 +43,6 @@ STAGES = "sentdist.stages"  # lineage: places of all stages of a trial, which en
 STORE = "sentdist.store"  # of the run's driver: a driver with another store may run a sweep of the same name
 PUBLISHED = "sentdist.published"  # the records that a run shows completely; set last
 REASON = "sentdist.reason"  # why it failed
-COLOR = "mlflow.runColor"  # in charts: the same for all seeds of a cell
 STATE = "sentdist.state"  # pruning is a normal end: this tag shows which runs were pruned
 SHOWN = "sentdist.search_shown"  # how much of a trial its run shows
 SEARCH_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
@@ -59,7 +58,6 @@ class SweepRuns:
         self.store = store
         self.trials = values.distinct_trials(sweep)
         self.parameters = {key: trial_parameters(trial, stages.get(key)) for key, trial in self.trials.items()}
-        self.colors = colors_of(sweep.cells)
         self.experiment = ""
         self.parent = ""
 
@@ -227,7 +225,7 @@ class SweepRuns:
     ) -> None:  # fmt: skip
         """Write the content of a trial's run from its records."""
         stages = " ".join(self.sweep.places[key] for key in trial.stages)
-        tags = {TRIAL: trial.key, CELL: trial.cell, COLOR: self.colors[trial.cell], STORE: self._address, STAGES: stages}
+        tags = {TRIAL: trial.key, CELL: trial.cell, STORE: self._address, STAGES: stages}
         tags |= {REASON: reason} if reason else {}
         stamp, curve, ended_ms = " ".join(f"{key}@{record.created_at}" for key, record in records.items()), list[Point](), None
         if records and run.data.tags.get(PUBLISHED) != stamp:
