@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -50,32 +49,7 @@ def is_share(gpus: float) -> bool:
     return gpus <= 1 or not gpus % 1
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuKind:
-    """A GPU model; None: unknown."""
-
-    gib: float | None = None  # memory in GiB; of several sizes the smallest
-    is_old: bool = False  # made before Ampere
-
-
-GPUS = {
-    "B200": GpuKind(gib=178),
-    "H200": GpuKind(gib=140),
-    "H100": GpuKind(gib=79),
-    "H20": GpuKind(gib=95),
-    "A100": GpuKind(gib=39.5),
-    "A100-40G": GpuKind(gib=39.5),
-    "A100-80G": GpuKind(gib=79),
-    "L40S": GpuKind(gib=44),
-    "RTX4090": GpuKind(),
-    "L4": GpuKind(gib=22),
-    "A10G": GpuKind(gib=22),
-    "V100": GpuKind(gib=16, is_old=True),
-    "T4": GpuKind(gib=14.5, is_old=True),
-    "P100": GpuKind(gib=12, is_old=True),
-    "P4": GpuKind(gib=7.5, is_old=True),
-    "K80": GpuKind(gib=11, is_old=True),
-}
+OLD_GPUS = ("V100", "T4", "P100", "P4", "K80")  # types made before Ampere, by Ray's names
 
 
 @contextmanager

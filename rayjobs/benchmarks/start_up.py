@@ -20,9 +20,9 @@ from sentdist.recipe.recipe import recipe_from_values
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
-from sentdist.run.build_stage import build_stage
 from sentdist.run.client import BoardClient
 from sentdist.run.connection import connect
+from sentdist.run.orders import build_stage
 from sentdist.run.submissions import Submission
 from sentdist.stages.context import Context
 from sentdist.stages.planned import planned_recipe

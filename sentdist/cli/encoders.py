@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from os.path import isfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -127,10 +128,8 @@ def _devices_here() -> str:
 
 def _score_pairs(use: EncoderUse, texts: list[str], columns: list[str], weights: dict[str, float], out: Path | None) -> None:
     """Print the similarity of two sentences, or of the pairs in a file; or write the pairs with their scores."""
-    if len(texts) > 2:
-        raise DataError(
-            where="sentdist encode --pairs", found=listed(texts), expected="two sentences, or one file of pairs", remedy="Quote sentences."
-        )
+    if len(texts) > 2 or (len(texts) == 2 and all(isfile(text) for text in texts)):  # a Path would raise for a long sentence
+        raise DataError(where="--pairs", found=listed(texts), expected="two sentences, or one file of pairs", remedy="Quote sentences.")
     file = found_texts(texts[0], columns=columns, num_columns=2) if len(texts) == 1 else None
     if file is None:
         check_in_use({"--out": out, "--column": columns or None}, needs="a file of pairs", is_given=False)

@@ -182,9 +182,9 @@ def stop(
 
     check_auth_mode()
     connect()
-    for stopped in stop_sweeps(sweep):
-        ended = counted(stopped.num_ended, "unfinished stage")
-        typer.echo(f"{stopped.sweep}: stopped, with {ended} that nothing else needs. What is finished is kept.")
+    for stopped, num_ended in stop_sweeps(sweep).items():
+        ended = counted(num_ended, "unfinished stage")
+        typer.echo(f"{stopped}: stopped, with {ended} that nothing else needs. What is finished is kept.")
 
 
 def job_command(recipe: Path, overrides: list[str]) -> str:

@@ -125,8 +125,8 @@ def store_diff(
         typer.echo(f"{one.record.shown_place} and {other.record.shown_place} are one stage.")
         return
     table = empty_table(None, "field", one.record.shown_place, other.record.shown_place)
-    for difference in differences:
-        table.add_row(difference.field, str(difference.first), str(difference.second))
+    for field, ours, theirs in differences:
+        table.add_row(field, str(ours), str(theirs))
     open_console().print(table)
 
 
@@ -242,7 +242,7 @@ def _sweeps(store: str | None) -> Rows:
 
 
 def _banks(store: str | None) -> Rows:
-    from sentdist.run.banks.owner import list_banks
+    from sentdist.run.bank_owner import list_banks
     from sentdist.run.connection import connect
 
     connect()

@@ -14,9 +14,8 @@ from sentdist.errors import ArtifactLost, named
 from sentdist.machine import collect_rarely
 from sentdist.recipe.stage import Stage, topological
 from sentdist.run.connection import cause_of
-from sentdist.run.events import EventLog, StageEvent
+from sentdist.run.events import COUNTED, IN_FLIGHT, STAGES, EventLog, StageEvent, add, show
 from sentdist.run.losses import LOSSES, Losses, end_of
-from sentdist.run.prometheus import COUNTED, IN_FLIGHT, STAGES, add, show
 from sentdist.run.resources import Demand, stage_demand
 from sentdist.run.submissions import (
     BackgroundTasks,
@@ -229,7 +228,7 @@ class BoardActor:
             inputs = [work for needed in stage.inputs if (work := self._needed(needed, submission, built)) is not None]
             task = asyncio.get_running_loop().create_task(self._drive(stage, submission, inputs))
             work = Work(task=task, stage=stage)
-            self._work.add(work)
+            self._work[stage.key] = work
             task.add_done_callback(lambda _, work=work: self._end_of(work))  # type: ignore[misc]
         self._work.need(stage, submission.id)
         return work
@@ -254,18 +253,15 @@ class BoardActor:
 
     def _end_of(self, work: Work) -> None:
         error = None if work.task.cancelled() else work.task.exception()
-        if self._work.holds(work):
+        if self._work.get(work.stage.key) is work:  # it may have been released, and the stage started again
             if error is not None and not isinstance(cause_of(error), ArtifactLost):
                 self._failed[work.stage.key] = work
-            self._work.remove(work)
+            del self._work[work.stage.key]
             show(IN_FLIGHT, len(self._work))
 
     def _start_group(self, name: str, demand: Demand) -> StartedGroup:
-        task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=self._sink()))
+        task = start_group(GroupMember(name=name, demand=demand, body=self._body, sink=EventSink(board=_this_board())))
         return StartedGroup(ended=task, abort=lambda: abort(task, demand))
-
-    def _sink(self) -> EventSink:
-        return EventSink(board=_this_board())
 
     async def _note_failed(self, stage: Stage, submission: Submission, error: BaseException) -> None:
         """Post the end of a stage that was given up."""

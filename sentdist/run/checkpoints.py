@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Set
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyarrow import fs
 
@@ -26,34 +25,30 @@ KEPT = 2  # checkpoints: if the newest is damaged, the one before it is used
 UNFINISHED = "it was not written to its end"
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Seal:
+class _Seal(NamedTuple):
     """Checksums that one rank writes after its files; a checkpoint is complete when the seals of all ranks exist and match."""
 
-    rank: int
     world_size: int
     files: dict[str, FileChecksum]
 
-    @staticmethod
-    def name(rank: int) -> str:
-        return f"seal-{rank:05d}.json"
 
-    @property
-    def content(self) -> bytes:
-        files = {name: [one.num_bytes, one.sha256] for name, one in self.files.items()}
-        return json.dumps({"rank": self.rank, "world_size": self.world_size, "files": files}, indent=1).encode()
+def _seal_name(rank: int) -> str:
+    return f"seal-{rank:05d}.json"
 
-    @staticmethod
-    def read(path: Path) -> _Seal | None:
-        """Return None if it is missing or damaged; raise OSError if the disk fails, which says nothing about the checkpoint."""
-        try:
-            found = json.loads(path.read_text())
-            files = {name: FileChecksum(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
-            return _Seal(rank=int(found["rank"]), world_size=int(found["world_size"]), files=files)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            if words_for(error):
-                raise
-            return None
+
+def _read_seal(folder: Path, rank: int) -> _Seal | str:
+    """Return a rank's seal, or why it is unusable; raise OSError if the disk fails, which says nothing about the checkpoint."""
+    path = folder / _seal_name(rank)
+    try:
+        found = json.loads(path.read_text())
+        files = {name: FileChecksum(num_bytes=int(size), sha256=str(sha256)) for name, (size, sha256) in found["files"].items()}
+        return _Seal(world_size=int(found["world_size"]), files=files)
+    except FileNotFoundError:
+        return UNFINISHED
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        if words_for(error):
+            raise
+        return f"{path.name} cannot be read"
 
 
 def forget_finished(store: ArtifactStore, finished: Set[str]) -> None:
@@ -164,19 +159,20 @@ class RunningFolder:
 
     def _publish(self, scratch: Path, step: int) -> None:
         place = self._place(step)
-        seal = _Seal(rank=self.ranks.rank, world_size=self.ranks.world_size, files=checksums_below(scratch))
+        files = {name: [one.num_bytes, one.sha256] for name, one in checksums_below(scratch).items()}
+        seal = {"rank": self.ranks.rank, "world_size": self.ranks.world_size, "files": files}
         self._store.storage.add_files(scratch, place)
-        self._store.storage.write(f"{place}/{_Seal.name(self.ranks.rank)}", seal.content)
+        self._store.storage.write(f"{place}/{_seal_name(self.ranks.rank)}", json.dumps(seal, indent=1).encode())
 
     def _damage(self, folder: Path) -> str | None:
         """Damage of this rank's share, and of shares of former ranks assigned to it."""
-        first = _Seal.read(folder / _Seal.name(0))
-        if first is None:
-            return UNFINISHED if not (folder / _Seal.name(0)).exists() else f"{_Seal.name(0)} cannot be read"
+        first = _read_seal(folder, 0)
+        if isinstance(first, str):
+            return first
         for rank in range(self.ranks.rank, first.world_size, self.ranks.world_size):
-            seal = _Seal.read(folder / _Seal.name(rank))
-            if seal is None:
-                return UNFINISHED if not (folder / _Seal.name(rank)).exists() else f"{_Seal.name(rank)} cannot be read"
+            seal = _read_seal(folder, rank)
+            if isinstance(seal, str):
+                return seal
             damage = damage_of(folder, seal.files, seal.files)
             if damage is not None:
                 return damage

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 
 import ray
@@ -17,7 +15,7 @@ from ray.exceptions import GetTimeoutError, OwnerDiedError, RayActorError, RayEr
 from sentdist.errors import ArtifactLost, ResourceError, SweepStopped, did_you_mean
 from sentdist.files import code_digest
 from sentdist.recipe.stage import Stage
-from sentdist.run.address import HEAD, NAMESPACE, takes_connections
+from sentdist.run.address import HEAD, NAMESPACE
 from sentdist.run.board import BoardActor
 from sentdist.run.connection import cause_of
 from sentdist.run.events import StageEvent
@@ -146,16 +144,11 @@ def _get(ref: ray.ObjectRef) -> Any:
         raise cause_of(error) from None
 
 
-@dataclass(frozen=True, kw_only=True)
-class StoppedSweep:
-    """A sweep that was stopped. num_ended: stages that were being built or waited for it alone."""
-
-    sweep: str
-    num_ended: int
-
-
-def stop_sweeps(name: str | None) -> list[StoppedSweep]:
+def stop_sweeps(name: str | None) -> dict[str, int]:
     """Stop a sweep (None: all) on every board of the connected cluster, see `BoardActor.stop`; return when its work has ended.
+
+    Returns:
+        For each stopped sweep, how many stages were being built or waited for it alone.
 
     Raises:
         ResourceError: no sweep of that name is being built.
@@ -170,10 +163,7 @@ def stop_sweeps(name: str | None) -> list[StoppedSweep]:
             expected="a sweep to stop" if name is None else f"a sweep named {name}",
             remedy=did_you_mean(name or "", known, "`ray job list` shows what was submitted."),
         )
-    return [
-        StoppedSweep(sweep=sweep, num_ended=sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])))
-        for sweep in chosen
-    ]
+    return {sweep: sum(ray.get([board.stop.remote(sweep) for board, sweeps in boards if sweep in sweeps])) for sweep in chosen}
 
 
 def _boards() -> Iterator[tuple[Any, dict[str, int]]]:
@@ -188,7 +178,6 @@ def _boards() -> Iterator[tuple[Any, dict[str, int]]]:
 
 
 LOOK_UP_S = 0.5  # how long after the end it may still wait for events
-HEAD_S = 10.0  # between two looks at the cluster's head while nothing happens
 
 
 @contextmanager
@@ -213,15 +202,12 @@ def printed_events(board: BoardClient, progress: SweepProgress, print_line: Prin
 
 def _print_events(board: BoardClient, progress: SweepProgress, print_line: PrintLine, show: Show, is_over: threading.Event) -> None:
     since: int | None = None
-    head = _Head(board.submission.sweep)
     while True:
         is_last = is_over.is_set()  # all events for this driver are in the next answer; other sweeps may post forever
         news = board.events(since)
         while not ray.wait([news], timeout=LOOK_UP_S)[0]:
             if is_over.is_set():
                 return
-            if line := head.notice():
-                print_line(line)
             if line := progress.silence_line():
                 print_line(line)
             show(progress)
@@ -243,23 +229,3 @@ def _print_events(board: BoardClient, progress: SweepProgress, print_line: Print
         show(progress)
         if is_last:
             return
-
-
-class _Head:
-    """Notices that the cluster's head is gone: Ray waits a minute for it silently, then ends this process from C++."""
-
-    def __init__(self, sweep: str) -> None:
-        self._sweep, self._next, self._num_away = sweep, time.monotonic() + HEAD_S, 0
-
-    def notice(self) -> str | None:
-        """Return a line, once, after the head took no connection twice."""
-        if time.monotonic() < self._next:
-            return None
-        self._next, address = time.monotonic() + HEAD_S, ray.get_runtime_context().gcs_address
-        self._num_away = 0 if takes_connections(address) else self._num_away + 1
-        if self._num_away != 2:
-            return None
-        return (
-            f"{self._sweep}: the head of the cluster at {address} is gone. Unless it comes back within a minute, Ray ends this "
-            "command. Then start the cluster (`sentdist up`) and submit again: what is finished is kept."
-        )

@@ -26,6 +26,7 @@ from sentdist.run.resources import (
     cluster_growth,
     gpus_line,
     rows_per_part,
+    use_reserved,
     with_devices,
     with_gpu_type,
     worker_demand,
@@ -192,7 +193,6 @@ def embed_over_workers(
 
 def _sentence_embedder(stage: Scores, context: Context, prompt: str) -> Callable[[list[str]], np.ndarray]:
     """Return a function that embeds sentences; it raises ArtifactLost if the encoder was changed since this worker began to read it."""
-    from sentdist.run.reserved import use_reserved
     from sentdist.stages.fit import explain_full_gpu
 
     use_reserved(worker_demand(context.runtime))
@@ -303,7 +303,5 @@ def _encoder(encoder: SameEncoder, runtime: Runtime) -> Callable[[list[str]], tu
 
 
 def _loaded_here(encoder: SameEncoder, runtime: Runtime) -> LoadedEncoder:
-    from sentdist.run.reserved import use_reserved
-
     use_reserved(worker_demand(runtime))
     return encoder.load("cuda" if runtime.gpus_per_worker else "cpu")

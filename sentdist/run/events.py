@@ -1,4 +1,4 @@
-"""Define events of stages and the line printed for each; keep a log of them for readers."""
+"""Define events of stages and the line printed for each; keep a log of them for readers; report metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from sentdist.errors import counted
@@ -14,6 +15,8 @@ from sentdist.recipe.stage import Stage
 from sentdist.store.store import Artifact
 
 if TYPE_CHECKING:
+    from ray.util.metrics import Counter, Gauge
+
     from sentdist.learning.checkpoint import DevScore
     from sentdist.learning.loop import StepReport
     from sentdist.stages.train import TrainSession
@@ -136,3 +139,46 @@ class EventLog:
             await self._news.wait_for(lambda: self.last_number > since or is_over())
             num_new = min(self.last_number - since, len(self._kept))
             return list(self._kept)[len(self._kept) - num_new :], self.last_number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """A number that a process of the cluster reports. labels: names of its Prometheus labels."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+SENTENCES = Metric(name="sentdist_sentences", kind="counter", meaning="Sentences trained on, by all workers together", labels=("kind",))
+STAGES = Metric(name="sentdist_stages", kind="counter", meaning="What happened to stages", labels=("kind", "what"))
+IN_FLIGHT = Metric(name="sentdist_stages_in_flight", kind="gauge", meaning="Stages being built or waiting for their inputs")
+BANK_BYTES = Metric(name="sentdist_bank_bytes", kind="gauge", meaning="Bytes of banks in the object store")
+COUNTED = ("started", "finished", "failed", "lost", "retry")  # values of `StageEvent.what`
+METRICS = (SENTENCES, STAGES, IN_FLIGHT, BANK_BYTES)
+
+
+def add(metric: Metric, amount: float = 1, **labels: str) -> None:
+    """Add to a counter (takes a microsecond)."""
+    if amount > 0:  # Ray refuses 0
+        _counter(metric).inc(amount, tags=labels)
+
+
+def show(metric: Metric, value: float) -> None:
+    """Set the current value of a gauge for this process."""
+    _gauge(metric).set(value)
+
+
+@cache
+def _counter(metric: Metric) -> Counter:
+    from ray.util.metrics import Counter
+
+    return Counter(metric.name, description=metric.meaning, tag_keys=metric.labels)
+
+
+@cache
+def _gauge(metric: Metric) -> Gauge:
+    from ray.util.metrics import Gauge
+
+    return Gauge(metric.name, description=metric.meaning, tag_keys=metric.labels)

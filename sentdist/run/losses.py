@@ -8,12 +8,14 @@ from collections.abc import Callable
 from types import TracebackType
 
 import ray
+from ray._private.state import state
+from ray._raylet import GcsClient  # type: ignore[attr-defined]
+from ray.core.generated.autoscaler_pb2 import DRAIN_NODE_REASON_PREEMPTION  # type: ignore[attr-defined]
 
 from sentdist.errors import ArtifactLost, ResourceError, SentdistError, named
 from sentdist.recipe.stage import Stage
 from sentdist.run.connection import GONE, PROCESS_LOST, cause_of, reason
 from sentdist.run.events import StageEvent
-from sentdist.run.ray_private import drain_node, draining_nodes
 from sentdist.run.resources import Demand
 
 NOTICE_S = 2.0  # between two checks for a notice: spot machines get it 30 s to 2 min ahead
@@ -74,6 +76,20 @@ def end_of(stage: Stage, error: BaseException) -> StageEvent:
     if isinstance(error, ArtifactLost):
         return StageEvent.of(stage, "lost", message=str(error))
     return StageEvent.of(stage, "failed", message=named(error))
+
+
+def draining_nodes() -> frozenset[str]:
+    """Return the IDs of nodes that got notice to leave, empty while the head does not answer. `ray.nodes()` does not have it."""
+    try:
+        return frozenset(state.get_draining_nodes())
+    except Exception:  # errors of many kinds; the caller asks again
+        return frozenset()
+
+
+def drain_node(gcs_address: str, node: str, *, why: str, deadline_ms: int) -> str | None:
+    """Give a node notice to leave; return why it is refused, else None. The command `ray drain-node` takes seconds for each node."""
+    is_accepted, refusal = GcsClient(address=gcs_address).drain_node(node, DRAIN_NODE_REASON_PREEMPTION, why, deadline_ms)
+    return None if is_accepted else str(refusal)
 
 
 class LeaveNotice:

@@ -20,15 +20,12 @@ from sentdist.learning.freed_memory import let_freed_memory_go
 from sentdist.learning.loop import StepReport
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stages import Rung, Tokens, Train
-from sentdist.run.banks.reader import bank_of
+from sentdist.run.bank_reader import bank_of
 from sentdist.run.checkpoints import RunningFolder, forget_finished
-from sentdist.run.events import StageEvent, What, progress_event
+from sentdist.run.events import SENTENCES, StageEvent, What, add, progress_event
 from sentdist.run.losses import LeaveNotice
-from sentdist.run.prometheus import SENTENCES, add
-from sentdist.run.reserved import use_reserved
-from sentdist.run.resources import rows_per_part, stage_demand
+from sentdist.run.resources import rows_per_part, stage_demand, use_reserved
 from sentdist.run.submissions import EventSink, Submission
-from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, lost_input
 from sentdist.stages.fit import device_of, explain_full_gpu
 from sentdist.stages.rungs import events_until, from_rung, publish_training
@@ -44,7 +41,7 @@ from sentdist.stages.sharded import (
     write_shard,
 )
 from sentdist.stages.train import MakeEngine, TrainSession
-from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, ranks_here, tokens_stage
+from sentdist.stages.train_setup import Ranks, TokensBody, load_start_tokenizer, placed, ranks_here, tokens_stage
 from sentdist.store.store import Artifact
 from sentdist.tracking.tracker import Run
 
@@ -123,18 +120,9 @@ def _make_tokens(stage: Train, context: Context, ranks: Ranks) -> None:
     """Make missing tokens of the corpus on all ranks together (one session would make all alone); all ranks raise the error of one."""
     if ranks.world_size == 1:
         return
-    missing = ranks.from_first(partial(_missing_tokens, stage, context))
-    if missing is not None:
-        build_over_ranks(missing, context, ranks, make_body=partial(_tokens_body, missing, stage, context))
-
-
-def _missing_tokens(stage: Train, context: Context) -> Tokens | None:
-    wanted = tokens_stage(stage, load_start_tokenizer(stage, context))
-    return None if context.store.has(wanted) else wanted
-
-
-def _tokens_body(wanted: Tokens, stage: Train, context: Context) -> TokensBody:
-    return TokensBody(wanted, context, load_start_tokenizer(stage, context))
+    wanted = ranks.from_first(lambda: tokens_stage(stage, load_start_tokenizer(stage, context)))
+    if not ranks.from_first(lambda: context.store.has(wanted)):
+        build_over_ranks(wanted, context, ranks, make_body=lambda: TokensBody(wanted, context, load_start_tokenizer(stage, context)))
 
 
 def _start_session(stage: Train, context: Context, ranks: Ranks) -> TrainSession:

@@ -1,10 +1,11 @@
-"""Decide what each stage reserves, on which devices, and how many trainings a cluster runs at once, also one that grows."""
+"""Decide what each stage reserves and on which devices; limit workers to it; compute how many trainings run at once."""
 
 from __future__ import annotations
 
 import json
 import math
 import os
+import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -13,10 +14,12 @@ import ray
 
 from sentdist.errors import ResourceError, counted
 from sentdist.files import memory_size
-from sentdist.machine import GPUS
+from sentdist.learning.freed_memory import keep_gpu_memory_whole
+from sentdist.machine import OLD_GPUS
 from sentdist.recipe.sections import Runtime
 from sentdist.recipe.stage import Stage
 from sentdist.run.address import HEAD_RESOURCE
+from sentdist.stages.fit import why_unusable
 
 GPU_TYPE = "accelerator_type:"  # prefix of Ray's resource for nodes with GPUs of a type
 
@@ -28,7 +31,6 @@ class Node:
     cpus: float
     gpus: float = 0.0
     memory_bytes: float = math.inf
-    gpu_bytes: float = math.inf  # memory of each GPU; infinite if unknown
     old_gpu: str | None = None  # type of its GPUs if known and older than Ampere
     gpu_types: tuple[str, ...] = ()  # Ray's names; sometimes a family and its member
 
@@ -41,13 +43,11 @@ class Node:
 def node_of(resources: Mapping[str, object]) -> Node:
     """Return the node with these resources by Ray's names: CPU, GPU, memory (bytes), accelerator_type:NAME."""
     known = {name: float(str(resources[name])) for name in ("CPU", "GPU", "memory") if name in resources}
-    kinds = [kind for kind in GPUS if f"{GPU_TYPE}{kind}" in resources]
     return Node(
         cpus=known.get("CPU", 0.0),
         gpus=known.get("GPU", 0.0),
         memory_bytes=known.get("memory", math.inf),
-        gpu_bytes=max((gib * 2.0**30 for kind in kinds if (gib := GPUS[kind].gib) is not None), default=math.inf),  # A100-80G beside A100
-        old_gpu=next((kind for kind in kinds if GPUS[kind].is_old), None),
+        old_gpu=next((kind for kind in OLD_GPUS if f"{GPU_TYPE}{kind}" in resources), None),
         gpu_types=tuple(sorted(name.removeprefix(GPU_TYPE) for name in resources if name.startswith(GPU_TYPE))),
     )
 
@@ -66,11 +66,6 @@ def gpu_shares(gpus: float, num_gpus: float) -> float:
 def how_often(offered: float, wanted: float) -> float:
     """Return how often `wanted` fits; the small term allows for rounding, as in 0.1 + 0.2."""
     return offered if math.isinf(offered) else math.floor(offered / wanted + 1e-9)
-
-
-def smallest_gpu(nodes: tuple[Node, ...]) -> float:
-    """Return the memory of the smallest GPU in bytes; infinite if unknown or without GPUs."""
-    return min((node.gpu_bytes for node in nodes if node.gpus), default=math.inf)
 
 
 def old_gpu_of(nodes: tuple[Node, ...]) -> str | None:
@@ -229,7 +224,7 @@ def capacity(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float =
     """Compute how many trainings of this runtime the cluster can run at once.
 
     Args:
-        worker_bytes: estimated memory of the largest worker (see memory.py); limits how many run at once, but never refuses one.
+        worker_bytes: estimated memory of the largest worker (stages/fit.py); limits how many run at once, but never refuses one.
 
     Raises:
         ResourceError: not even one fits.
@@ -298,31 +293,42 @@ def with_gpu_type(nodes: tuple[Node, ...], runtime: Runtime) -> tuple[Node, ...]
     return tuple(node if runtime.gpu_type in node.gpu_types else replace(node, gpus=0.0) for node in nodes)
 
 
-def share_of_a_gpu(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> float:
-    """Return `gpus_per_worker`, or the larger share of the smallest GPU, in tenths, that a worker needs by estimate.
-
-    A share limits a worker's memory, so too small a share is of no use. worker_bytes: on the GPU (see `gpu_bytes` of memory.py).
-    """
-    asked = runtime.gpus_per_worker
-    if not 0 < asked < 1:
-        return asked
-    return min(1.0, max(asked, math.ceil(10 * worker_bytes / smallest_gpu(nodes) - 1e-9) / 10))
-
-
-def gpu_memory_note(runtime: Runtime, nodes: tuple[Node, ...], *, worker_bytes: float) -> str | None:
-    """Return a note if a worker needs more GPU memory by estimate than its share; None if the share is enough."""
-    asked, smallest = runtime.gpus_per_worker, smallest_gpu(nodes)
-    if not asked or worker_bytes <= min(asked, 1.0) * smallest:
-        return None
-    share = share_of_a_gpu(runtime, nodes, worker_bytes=worker_bytes)
-    gets = f": each gets {share:g} of one, not {asked:g}" if share > asked else ""
-    takes = f"A worker takes about {memory_size(worker_bytes)} of GPU memory by estimate; the smallest GPU has {memory_size(smallest)}"
-    return f"{takes}{gets}. A smaller runtime.micro_batch takes less."
-
-
 def gpus_line(runtime: Runtime, nodes: tuple[Node, ...], *, workers_at_once: int) -> str:
     """Return a phrase on the devices of workers, and on GPUs of the cluster that stay idle."""
     num_gpus = int(sum(node.gpus for node in nodes))
     used = min(num_gpus, math.ceil(workers_at_once * min(runtime.gpus_per_worker, 1.0) - 1e-9))
     idle = f"; {num_gpus - used} GPU(s) idle" if used < num_gpus else ""
     return (f"on {used} GPU(s)" if used else "on CPUs") + idle
+
+
+# Memory of CUDA's context and kernels on a GPU, which torch does not count: about as reported for A100 and H100; not measured here.
+CONTEXT_BYTES = 0.6 * 2**30
+
+
+def use_reserved(demand: Demand) -> None:
+    """Limit torch to the CPUs and the share of GPU memory that this worker has reserved. Call it before any computation.
+
+    Raises:
+        ResourceError: torch cannot use the reserved GPU.
+    """
+    import torch  # takes seconds: drivers do without
+
+    from sentdist.learning.precision import flush_subnormals
+
+    torch.set_num_threads(max(1, int(demand.num_cpus)))
+    flush_subnormals()
+    if not demand.num_gpus:
+        return
+    keep_gpu_memory_whole()  # before torch is asked anything of the GPU
+    if why := why_unusable():
+        raise ResourceError(
+            where="runtime.gpus_per_worker",
+            found=f"a node with a GPU that torch cannot use ({socket.gethostname()}: {why})",
+            expected="a torch for CUDA and a driver that is new enough for it",
+            remedy="Look at `nvidia-smi` and install torch for CUDA on that node, or set runtime.gpus_per_worker=0.",
+        )
+    # The fractions of several processes and their CUDA contexts fit on the GPU together. Set also for a whole GPU: a process that stays
+    # may have built a stage with a fraction before.
+    total_bytes = torch.cuda.get_device_properties().total_memory
+    share = 1.0 if demand.num_gpus >= 1 else max(demand.num_gpus / 2, demand.num_gpus - CONTEXT_BYTES / total_bytes)
+    torch.cuda.set_per_process_memory_fraction(share)

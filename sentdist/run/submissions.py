@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Iterator, Set
+from collections.abc import Callable, Coroutine, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,30 +30,8 @@ class Work:
     distance: int = 0
 
 
-class StagesInFlight:
-    """At most one work for each key. Iteration yields inputs before the stages that wait for them."""
-
-    def __init__(self) -> None:
-        self._works: dict[str, Work] = {}
-
-    def __len__(self) -> int:
-        return len(self._works)
-
-    def __iter__(self) -> Iterator[Work]:
-        return iter(self._works.values())
-
-    def get(self, key: str) -> Work | None:
-        return self._works.get(key)
-
-    def holds(self, work: Work) -> bool:
-        """Return True if it is still the work for its key: it may have been released, and the stage started again."""
-        return self._works.get(work.stage.key) is work
-
-    def add(self, work: Work) -> None:
-        self._works[work.stage.key] = work
-
-    def remove(self, work: Work) -> None:
-        del self._works[work.stage.key]
+class StagesInFlight(dict[str, Work]):
+    """At most one work for each key of a stage; inputs come before the stages that wait for them."""
 
     def need(self, stage: Stage, submission_id: str, distance: int = 0) -> None:
         """Note that a submission needs a stage in flight, and its inputs in flight."""
@@ -66,16 +44,16 @@ class StagesInFlight:
 
     def release(self, submission_ids: Set[str]) -> list[Work]:
         """Remove and return what only these submissions need, inputs last."""
-        for work in self:
+        for work in self.values():
             work.asked_by -= submission_ids
-        unneeded = [work for work in reversed(self._works.values()) if not work.asked_by]
+        unneeded = [work for work in reversed(self.values()) if not work.asked_by]
         for work in unneeded:
-            self.remove(work)
+            del self[work.stage.key]
         return unneeded
 
     def needed_by(self, submission_id: str) -> set[str]:
         """Return the keys of the stages in flight that a submission needs."""
-        return {work.stage.key for work in self if submission_id in work.asked_by}
+        return {work.stage.key for work in self.values() if submission_id in work.asked_by}
 
 
 @dataclass(frozen=True, kw_only=True)

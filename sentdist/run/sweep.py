@@ -8,28 +8,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import NamedTuple
 
-import ray
-from ray.exceptions import RayError, RayTaskError
-
 from sentdist.errors import SentdistError, SweepStopped, counted
-from sentdist.recipe.evaluation import overlaps_of
-from sentdist.recipe.stage import topological
 from sentdist.recipe.stages import Train
 from sentdist.recipe.suggestions import PlannedSearch
 from sentdist.recipe.unroll import Plan, Trial
-from sentdist.run.build_stage import build_stage
 from sentdist.run.checkpoints import forget_finished
 from sentdist.run.client import BoardClient, printed_events
-from sentdist.run.connection import cause_of
+from sentdist.run.orders import build_stage
 from sentdist.run.progress import Show, SweepSummary, TrialOutcome, check_space, overlaps_not_counted, progress_of
 from sentdist.run.resources import (
     Capacity,
     capacity,
     cluster_growth,
-    gpu_memory_note,
     gpus_line,
     old_gpu_of,
-    share_of_a_gpu,
     with_devices,
     with_gpu_type,
 )
@@ -38,10 +30,10 @@ from sentdist.stages.context import Context
 from sentdist.stages.fit import (
     TOKENS_PER_SENTENCE,
     check_precisions,
-    gpu_bytes,
     size_of,
     worker_bytes,
 )
+from sentdist.stages.text_stages import build_overlaps
 from sentdist.store.searches import SearchRecord
 from sentdist.store.sweep import save_sweep, sweep_record
 from sentdist.text import PrintLine
@@ -77,8 +69,9 @@ def run_sweep(
         if allocation is not None:
             from sentdist.run.trials import run_trials  # Tune takes seconds to import, and often nothing is missing
 
-            for line in [_opening(plan, missing, allocation), *allocation.notes]:
-                print_line(line)
+            print_line(_opening(plan, missing, allocation))
+            if allocation.growth:
+                print_line(allocation.growth)
             submission = allocation.submission(plan.recipe.name, tracker)
             at_once = allocation.capacity.max_concurrent_trials
             board = BoardClient(submission, build_stage)
@@ -91,8 +84,8 @@ def run_sweep(
                 if outcome.error is not None and not isinstance(outcome.error, SweepStopped):
                     tracker.fail(outcome.key, outcome.message)
     try:
-        _build_overlaps(plan, context)
-    except (SentdistError, RayError) as error:  # the sweep is over, and its summary is still to be printed
+        build_overlaps(plan, context)
+    except SentdistError as error:  # the sweep is over, and its summary is still to be printed
         print_line(overlaps_not_counted(error))
     summary = SweepSummary.of(plan, context.store, before, outcomes, time.perf_counter() - started)
     for line in [*summary.lines, *(f"tracking: {warning}" for warning in tracker.warnings)]:
@@ -106,7 +99,7 @@ class ClusterAllocation(NamedTuple):
     context: Context  # with the devices decided
     capacity: Capacity
     devices: str  # a phrase on used and idle GPUs
-    notes: list[str]  # lines on GPUs and growth
+    growth: str | None  # a line on nodes to come
 
     def submission(self, name: str, tracker: Tracker) -> Submission:
         """Return the submission of a sweep or search to the board."""
@@ -141,8 +134,8 @@ def search_on_cluster(
     width = at_once or allocation.capacity.max_concurrent_trials
     run = SearchRun(planned, allocation.context, tracker, print_line=print_line, until=until)
     print_line(f"{planned.recipe.name}: search, {counted(width, 'trial')} at once, {allocation.devices}; store {context.store.shown}")
-    for note in allocation.notes:
-        print_line(note)
+    if allocation.growth:
+        print_line(allocation.growth)
     run_search(run, allocation.submission(planned.recipe.name, tracker), at_once=width)
     return run.choose()
 
@@ -156,33 +149,12 @@ def allocate(plan: Plan, context: Context, to_build: Set[str]) -> ClusterAllocat
     growth = cluster_growth()
     nodes = with_gpu_type(growth.nodes, context.runtime)
     context = replace(context, runtime=with_devices(context.runtime, nodes))
-    on_host, on_gpu = _largest_worker(plan, context, to_build)
-    note = gpu_memory_note(context.runtime, nodes, worker_bytes=on_gpu)
-    context = replace(context, runtime=context.runtime.with_gpus(share_of_a_gpu(context.runtime, nodes, worker_bytes=on_gpu)))
     left = (stage for stage in plan.stages if stage.key in to_build)
     check_precisions(left, context.runtime, old_gpu=old_gpu_of(nodes))
-    offered = capacity(context.runtime, nodes, worker_bytes=on_host)
+    offered = capacity(context.runtime, nodes, worker_bytes=_largest_worker(plan, context, to_build))
     at_once = offered.trainings_at_once * context.runtime.most_workers
     devices = gpus_line(context.runtime, growth.nodes, workers_at_once=at_once)
-    return ClusterAllocation(context, offered, devices, [one for one in (note, growth.line) if one])
-
-
-def _build_overlaps(plan: Plan, context: Context) -> None:
-    """Takes seconds; runs in a worker, where torch is already imported, which the driver does not need."""
-    overlaps = overlaps_of(plan)
-    finished = context.store.get_all(topological(overlaps))
-    if all(overlap.key in finished or not all(needed.key in finished for needed in overlap.inputs) for overlap in overlaps):
-        return
-    try:
-        ray.get(ray.remote(num_cpus=0)(_overlaps_there).remote(plan, context))
-    except RayTaskError as error:
-        raise cause_of(error) from None
-
-
-def _overlaps_there(plan: Plan, context: Context) -> None:
-    from sentdist.stages.text_stages import build_overlaps
-
-    build_overlaps(plan, context)
+    return ClusterAllocation(context, offered, devices, growth.line)
 
 
 @contextmanager
@@ -196,21 +168,14 @@ def _tracked(tracker: Tracker, outcomes: Mapping[str, TrialOutcome]) -> Iterator
     tracker.finish_sweep("stopped" if any(isinstance(outcome.error, SweepStopped) for outcome in outcomes.values()) else None)
 
 
-def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> tuple[float, float]:
-    """Bytes of host and GPU memory of a worker of the largest training that is left."""
+def _largest_worker(plan: Plan, context: Context, to_build: Set[str]) -> float:
+    """Bytes of host memory of a worker of the largest training that is left."""
     trainings = [stage for stage in plan.stages if isinstance(stage, Train) and stage.key in to_build]
     sizes = {encoder: size_of(encoder, context) for encoder in {stage.encoder for stage in trainings}}
-
-    def on_gpu(stage: Train) -> float:
-        return gpu_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens(stage))
-
-    def on_host(stage: Train) -> float:
-        return worker_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens(stage))
-
-    def tokens(stage: Train) -> float:
-        return plan.tokens.get(stage.corpus.key, TOKENS_PER_SENTENCE)
-
-    return max(map(on_host, trainings), default=0.0), max(map(on_gpu, trainings), default=0.0)
+    tokens = {stage.corpus.key: plan.tokens.get(stage.corpus.key, TOKENS_PER_SENTENCE) for stage in trainings}
+    return max(
+        (worker_bytes(stage, sizes[stage.encoder], context.runtime, tokens=tokens[stage.corpus.key]) for stage in trainings), default=0.0
+    )
 
 
 def _opening(plan: Plan, missing: list[Trial], allocation: ClusterAllocation) -> str:

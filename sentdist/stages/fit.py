@@ -282,11 +282,10 @@ def _full_gpu(stage: Stage, runtime: Runtime, free: int, total: int) -> Resource
     if isinstance(stage, Train | Rung):
         at_a_time = sentences_at_a_time(stage.whole, runtime)
         tried = f"{counted(at_a_time, 'sentence')} at a time (runtime.micro_batch)"
-        fewer = f"runtime.micro_batch={at_a_time // 2}, " if at_a_time > 1 else ""
-        recompute = "" if runtime.recompute_layers else "runtime.recompute_layers=true, "
-        unchanged = f"{fewer}{recompute}".removesuffix(", ").replace(", ", " or ")
-        remedy = f"Set {unchanged}, which changes no result, or lower" if unchanged else "Lower"
-        remedy += " training.max_length or training.batch_size; runtime.zero_stage=2 on several workers divides the optimizer's state."
+        remedy = (
+            f"Set runtime.micro_batch={max(1, at_a_time // 2)} or runtime.recompute_layers=true, which change no result, or lower "
+            "training.max_length or training.batch_size; runtime.zero_stage=2 on several workers divides the optimizer's state."
+        )
     else:
         from sentdist.learning.encoder.encode import TOKENS_ON_GPU
 

@@ -20,12 +20,11 @@ from sentdist.learning.loop import StepReport
 from sentdist.learning.precision import subnormals_flushed
 from sentdist.recipe.stage import Json, Stage
 from sentdist.recipe.stages import Rung, Train
-from sentdist.stages.banks import placed
 from sentdist.stages.context import Context, check_inputs, commit, folder_of
 from sentdist.stages.fit import device_of
 from sentdist.stages.rung_records import CHECKPOINT
 from sentdist.stages.train import TrainSession
-from sentdist.stages.train_setup import ALONE, Ranks
+from sentdist.stages.train_setup import ALONE, Ranks, placed
 from sentdist.store.local_storage import scratch_folder
 from sentdist.store.store import Artifact
 

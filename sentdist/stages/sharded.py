@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Protocol, assert_never
+from typing import IO, TYPE_CHECKING, Protocol, assert_never
 
+import numpy as np
+
+from sentdist.data.corpus import OpenedCorpus
 from sentdist.files import whole_file
+from sentdist.learning.bank_shape import BankShape
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Bank, Targets, Tokens
-from sentdist.stages.context import Context, commit
+from sentdist.stages.context import Context, commit, folder_of
+from sentdist.stages.embed import frozen_encoder
 from sentdist.store.store import Artifact, ArtifactStore
+
+if TYPE_CHECKING:  # torch takes seconds to import
+    from sentdist.learning.encoder.sentence_encoder import SentenceEncoder
 
 SHARDS = "shards"
 
@@ -39,15 +49,59 @@ class ShardedBody(Protocol):
         ...
 
 
+class BankBody:
+    """`ShardedBody` of a bank; the shards are its files."""
+
+    suffix = "npy"
+
+    def __init__(self, stage: Bank, context: Context) -> None:
+        self._stage, self._context = stage, context
+
+    @cached_property
+    def num_rows(self) -> int:
+        return self._corpus.num_sentences
+
+    def write(self, rows: range, file: IO[bytes]) -> None:
+        """Write (rows, D) embeddings in the bank's dtype."""
+        from sentdist.learning.bank import check_rows
+        from sentdist.learning.encoder.encode import encode
+
+        stage = self._stage
+        embeddings_SD = encode(
+            self._encoder,
+            self._corpus.sentences(np.arange(rows.start, rows.stop)),
+            max_length=stage.max_length,
+            tokens_per_batch=self._context.runtime.tokens_per_batch,
+            precision=stage.precision,
+        )
+        with np.errstate(over="ignore"):  # reported below, with the sentence
+            stored_SD = embeddings_SD.astype(stage.dtype)
+        check_rows(stored_SD, first_id=rows.start, where=f"bank {stage.label}")
+        np.save(file, stored_SD)
+
+    def finish(self, folder: Path, shards: Sequence[Path], *, rows_per_shard: int) -> dict[str, Json]:
+        """Describe the shards in bank.json."""
+        shapes = [np.load(shard, mmap_mode="r").shape for shard in shards]
+        assert sum(rows for rows, _ in shapes) == self.num_rows, "every sentence is embedded once"
+        shape = BankShape(num_sentences=self.num_rows, width=shapes[0][1], dtype=self._stage.dtype, rows_per_shard=rows_per_shard)
+        (folder / "bank.json").write_text(json.dumps(asdict(shape)))
+        return {"num_sentences": shape.num_sentences, "width": shape.width, "bytes": shape.num_bytes}
+
+    @cached_property
+    def _corpus(self) -> OpenedCorpus:
+        return OpenedCorpus.open(folder_of(self._stage.corpus, self._context))
+
+    @cached_property
+    def _encoder(self) -> SentenceEncoder:
+        return frozen_encoder(self._stage.encoder, self._context, precision=self._stage.precision)
+
+
 def body_of(stage: Sharded, context: Context) -> ShardedBody:
     """Return the body of a sharded stage; that of tokens is made by the training, which has the tokenizer."""
-    # torch takes seconds to import, and NLTK too: each only where its stage is built.
     match stage:
         case Bank():
-            from sentdist.stages.banks import BankBody
-
             return BankBody(stage, context)
-        case Targets():
+        case Targets():  # NLTK takes seconds to import
             from sentdist.stages.text_stages import TargetsBody
 
             return TargetsBody(stage, context)

@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -313,39 +313,23 @@ def _keyed(stage: Stage, key: str) -> Stage:
     return stage
 
 
-@dataclass(frozen=True, kw_only=True)
-class FieldDifference:
-    """A field in which two stages differ."""
-
-    field: str
-    first: Json
-    second: Json
-
-
-def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[FieldDifference]:
-    """Return the fields in which two stages differ, recursively in differing input stages that are among `known`."""
+def explained(first: Artifact, second: Artifact, known: Iterable[Artifact]) -> list[tuple[str, Json, Json]]:
+    """Return the fields in which two stages differ, with both values, also those of input stages that are among `known`."""
     stages: dict[Json, Json] = {artifact.key: artifact.record.stage for artifact in known}
-    return list(differences(first.record.stage, second.record.stage, lambda key: stages.get(key, {"stage": key})))
+    one, other = (dict(_leaves(artifact.record.stage, stages)) for artifact in (first, second))
+    fields = dict.fromkeys([*one, *other])
+    return [(field, one.get(field), other.get(field)) for field in fields if one.get(field) != other.get(field)]
 
 
-def differences(first: Json, second: Json, stage_of: Callable[[Json], Json], where: str = "") -> Iterator[FieldDifference]:
-    """Yield the differences of two canonical stages.
-
-    Args:
-        stage_of: Returns the canonical stage of a key.
-    """
-    if first == second:
-        return
-    if isinstance(first, dict) and isinstance(second, dict):
-        if "stage" in first and "stage" in second and len(first) == len(second) == 1:
-            yield from differences(stage_of(first["stage"]), stage_of(second["stage"]), stage_of, where)
-            return
-        for name in dict.fromkeys([*first, *second]):
-            inner = where if name == "fields" else f"{where}.{name}" if where else name
-            yield from differences(first.get(name), second.get(name), stage_of, inner)
-        return
-    if isinstance(first, list) and isinstance(second, list) and len(first) == len(second):
-        for number, (one, other) in enumerate(zip(first, second, strict=True)):
-            yield from differences(one, other, stage_of, f"{where}[{number}]")
-        return
-    yield FieldDifference(field=where, first=first, second=second)
+def _leaves(value: Json, stages: Mapping[Json, Json], where: str = "") -> Iterator[tuple[str, Json]]:
+    """Yield the fields of a canonical stage and of its inputs with their values."""
+    if isinstance(value, dict) and value.keys() == {"stage"}:
+        value = stages.get(value["stage"], value["stage"])
+    if value and isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, stages, where if name == "fields" else f"{where}.{name}".lstrip("."))
+    elif value and isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, stages, f"{where}[{number}]")
+    else:
+        yield where, value

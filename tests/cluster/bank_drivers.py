@@ -15,8 +15,8 @@ import numpy as np
 import ray
 
 from sentdist.learning.bank import FileBank
-from sentdist.run.banks.owner import bank_owner
-from sentdist.run.banks.reader import open_bank, order_of
+from sentdist.run.bank_owner import bank_owner
+from sentdist.run.bank_reader import open_bank, order_of
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage

@@ -14,8 +14,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from sentdist.learning.bank import FileBank
 from sentdist.recipe.stage import Json
 from sentdist.recipe.unroll import Plan
-from sentdist.run.banks.owner import list_banks
-from sentdist.run.banks.reader import open_bank
+from sentdist.run.bank_owner import list_banks
+from sentdist.run.bank_reader import open_bank
 from sentdist.run.connection import connect
 from sentdist.run.events import StageEvent
 from sentdist.stages.context import Context
@@ -73,8 +73,8 @@ def planned(root: str, training: dict[str, Json], runtime: dict[str, Json]) -> t
 
 
 def _follow(plan: Plan, context: Context, *, is_over: Callable[[StageEvent], bool]) -> None:
-    from sentdist.run.build_stage import build_stage
     from sentdist.run.client import BoardClient
+    from sentdist.run.orders import build_stage
     from sentdist.run.submissions import Submission
 
     board = BoardClient(Submission(context=context, sweep="long"), build_stage)

@@ -15,9 +15,9 @@ import ray
 from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.learning.bank import FileBank
 from sentdist.recipe.stages import Bank
-from sentdist.run.banks.owner import BankFacts, bank_owner, list_banks, owner_name
-from sentdist.run.banks.reader import ObjectStoreBank, open_bank
-from sentdist.run.prometheus import BANK_BYTES
+from sentdist.run.bank_owner import BankFacts, bank_owner, list_banks, owner_name
+from sentdist.run.bank_reader import ObjectStoreBank, open_bank
+from sentdist.run.events import BANK_BYTES
 from sentdist.stages.context import Context
 from sentdist.store.store import ArtifactStore
 from tests.cluster.artificial_banks import bank_stage, commit_bank

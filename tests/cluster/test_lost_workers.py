@@ -25,8 +25,8 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
 ) -> None:
     import ray
 
-    from sentdist.run.build_stage import build_stage
-    from sentdist.run.client import BoardClient, StoppedSweep, stop_sweeps
+    from sentdist.run.client import BoardClient, stop_sweeps
+    from sentdist.run.orders import build_stage
     from sentdist.run.submissions import Submission
 
     data = write_data(tmp_path / "data")
@@ -55,7 +55,7 @@ def test_a_training_that_loses_a_worker_or_is_stopped_goes_on_from_its_checkpoin
                 if len(steps_after) == 2:
                     stopping = pool.submit(stop_sweeps, "long")
     assert killed_at is not None and min(steps_after) > 12, "it began again instead of going on"  # 12: the first step that is spoken of
-    assert stopping.result() == [StoppedSweep(sweep="long", num_ended=1)]
+    assert stopping.result() == {"long": 1}
     wait_for(lambda: ray.available_resources().get("CPU") == 2, what="the workers' CPUs")
     assert not on_ray.store.has(stage)
     first.leave()

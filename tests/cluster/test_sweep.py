@@ -16,7 +16,7 @@ from sentdist.recipe.evaluation import overlaps_of
 from sentdist.recipe.stage import Json
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
-from sentdist.run.prometheus import IN_FLIGHT, SENTENCES, STAGES
+from sentdist.run.events import IN_FLIGHT, SENTENCES, STAGES
 from tests.support.prometheus import rows
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data
 from tests.support.waiting import wait_for

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ray
 
-from sentdist.run.prometheus import METRICS
+from sentdist.run.events import METRICS
 from tests.support.prometheus import exported
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from typing import Any
 import ray
 from ray.util.placement_group import placement_group_table
 
-from sentdist.run.banks.owner import bank_owner, list_banks, owner_name
+from sentdist.run.bank_owner import bank_owner, list_banks, owner_name
 from sentdist.run.connection import connect
 
 

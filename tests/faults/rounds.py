@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from signal import SIGKILL
 
-from sentdist.run.banks.owner import PREFIX
+from sentdist.run.bank_owner import PREFIX
 from sentdist.run.client import BOARDS
 from tests.faults.artifacts import differences, digests, num_bytes
 from tests.faults.environment import NUM_HOSTS, Environment, LookedAtLater

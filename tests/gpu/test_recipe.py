@@ -18,11 +18,11 @@ from sentdist.learning.engine import TorchEngine
 from sentdist.learning.loop import StepReport
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
-from sentdist.stages.banks import placed
 from sentdist.stages.context import Context
 from sentdist.stages.fit import device_of, on_this_machine
 from sentdist.stages.rungs import file_bank
 from sentdist.stages.train import TrainSession
+from sentdist.stages.train_setup import placed
 from tests.gpu.waiting import refuse_waiting
 from tests.support.building import run_local
 from tests.support.tiny_data import tiny_plan, tiny_values, write_data

@@ -6,7 +6,7 @@ import re
 import time
 import urllib.request
 
-from sentdist.run.prometheus import Metric
+from sentdist.run.events import Metric
 
 
 def exported(metric: Metric) -> str:

@@ -23,7 +23,7 @@ FOR_ALL = {"errors", "families", "files", "frozen", "machine", "text"}
 # package -> lines that it may have at most, C++ and templates included. A commit may lower a budget, never raise one.
 BUDGETS: dict[str, int] = {
     "api": 833,
-    "cli": 1953,
+    "cli": 1952,
     "corpora": 1983,
     "data": 3940,
     "evaluation": 2357,
@@ -33,13 +33,13 @@ BUDGETS: dict[str, int] = {
     "objectives": 2057,
     "recipe": 3553,
     "report": 4517,
-    "run": 6384,
+    "run": 6166,
     "services": 659,
-    "stages": 2966,
-    "store": 2148,
+    "stages": 2938,
+    "store": 2132,
     "tasks": 1756,
-    "top": 1480,
-    "tracking": 1347,
+    "top": 1454,
+    "tracking": 1162,
 }
 
 STAGED = {"corpora", "objectives", "recipe", "tasks", "store", "learning", "kernels", "data", "evaluation"}

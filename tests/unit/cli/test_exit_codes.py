@@ -162,6 +162,7 @@ MISTAKES = [
     (("tune", "good.csv", "--encoder", "minilm-l6?prompt=x"), "keys without effect in training"),
     (("report",), "sentdist report: found neither a sweep nor --paper; expected one of the two."),
     (("encode", "minilm-l6", "good.csv", "--out", "x.npy"), "found columns question, answer; expected one that holds the sentences. Use --column question"),
+    (("encode", "minilm-l6", "good.csv", "good.csv", "--pairs"), "found good.csv, good.csv; expected two sentences, or one file of pairs"),
     (("tune", "good.csv", "--columns", "question,answer"), "--columns: found question; expected ROLE=COLUMN"),
     (("evaluate", "minilm"), "encoder: found minilm, which is neither a folder nor a packaged encoder"),
 ]  # fmt: skip

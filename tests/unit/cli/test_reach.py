@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import runpy
 import sys
@@ -10,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
 from sentdist import cli
-from sentdist.cli import app
-from sentdist.run import client, connection, health, losses
-from sentdist.run.banks import owner
+from sentdist.api import recipes as api_recipes
+from sentdist.cli import app, encoders, recipes
+from sentdist.inference.opening import parse_encoder
+from sentdist.run import bank_owner as owner
+from sentdist.run import client, connection, health, losses, sharing, tune
 from sentdist.services import servers
 from sentdist.services.state import State
+from sentdist.stages import planned
 from tests.support.planning import RECIPES
 
 Calls = list[tuple[tuple[Any, ...], dict[str, Any]]]
@@ -57,7 +62,7 @@ def joined(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.usefixtures("joined")
 def test_commands_of_a_cluster_say_what_they_have_done(listen: Callable[..., Calls], monkeypatch: pytest.MonkeyPatch) -> None:
-    reported = listen(client, "stop_sweeps", [client.StoppedSweep(sweep="demo", num_ended=2)])
+    reported = listen(client, "stop_sweeps", {"demo": 2})
     assert "demo: stopped, with 2 unfinished stages" in _call("stop", "demo").output and reported == [(("demo",), {})]
     left = listen(losses, "leave", ["10.0.0.1", "10.0.0.2"])
     monkeypatch.setattr(sys, "argv", ["leave", "--within", "30", "--all"])
@@ -114,3 +119,38 @@ def test_a_job_is_the_command_of_its_name_with_all_that_follows(monkeypatch: pyt
         monkeypatch.setattr(sys, "argv", [f"rayjobs/{name}.py", "demo", "--set", "a=1"])
         runpy.run_module(f"rayjobs.{name}", run_name="__main__")
         assert reported.pop() == [name, "demo", "--set", "a=1"]
+
+
+FIELDS = {"columns": {"anchor": "a"}, "encoding": "cp1252"}
+# A command -> the function that its options reach, and its arguments.
+OPTIONS: list[tuple[str, Any, str, dict[str, object]]] = [
+    ("sweep demo --set seeds=[7] --no-grid --store S --data D", recipes, "_planned", {"overrides": ["seeds=[7]", "sweep={}"], "store": "S", "data": Path("D")}),
+    ("train F --encoder minilm-l6 --columns anchor=a --encoding cp1252", planned, "own_request", {"file": "F", "command": "train", "fields": FIELDS}),
+    ("train F --out O --store S", api_recipes, "trained_here", {"out": Path("O"), "store": "S"}),
+    ("tune F --encoder minilm-l6 --columns anchor=a --encoding cp1252 --budget 2h --trials 3 --methods rcl,margin --name n", planned, "own_request",
+     {"encoders": [parse_encoder("minilm-l6")], "fields": FIELDS, "hours": 2.0, "trials": 3, "methods": ["rcl", "margin"], "name": "n"}),
+    ("tune F --out O --budget 2h --local --store S", tune, "Tuning", {"store": "S", "budget_s": 7200.0}),
+    ("encode minilm-l6 F --column c --id i --dtype float16 --workers 2 --out O.parquet", encoders, "_encode_file",
+     {"file": "F", "out": Path("O.parquet"), "columns": ["c"], "id_column": "i", "dtype": "float16", "workers": 2}),
+    ("encode minilm-l6 F --pairs --column a --column b --relation r=2 --out O.csv", encoders, "_score_pairs",
+     {"texts": ["F"], "columns": ["a", "b"], "weights": {"r": 2.0}, "out": Path("O.csv")}),
+    ("search minilm-l6 q --corpus F --column c --show s", encoders, "found_texts", {"name": "F", "columns": ["c"], "shown": ["s"]}),
+    ("search minilm-l6 --queries Q --embeddings E.npy", encoders, "found_texts", {"name": "Q"}),
+    ("search minilm-l6 q --embeddings E.npy --workers 3", sharing, "shared_out", {"workers": 3}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "module", "function", "expected"), OPTIONS)
+def test_an_option_reaches_the_function_that_it_controls(
+    command: str, module: Any, function: str, expected: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    listen: Callable[..., Calls],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    signature = inspect.signature(getattr(module, function))
+    listen(planned, "own_request")
+    reported = listen(module, function, typer.Exit(7))
+    answer = _call(*command.split())
+    assert answer.exit_code == 7, answer.output
+    ((given, named),) = reported
+    found = signature.bind(*given, **named).arguments
+    assert {name: found[name] for name in expected} == expected

@@ -23,10 +23,11 @@ from sentdist.learning.device_bank import bank_stays, bytes_of_banks, on_device
 from sentdist.learning.encoder.tokens import Batch, collate
 from sentdist.learning.gather import local_rows
 from sentdist.recipe.sections import Runtime
-from sentdist.stages import banks
-from sentdist.stages.banks import BankBody, placed
+from sentdist.stages import train_setup
 from sentdist.stages.context import Context
 from sentdist.stages.fit import EncoderSize
+from sentdist.stages.sharded import BankBody
+from sentdist.stages.train_setup import placed
 from sentdist.store.store import ArtifactStore
 from tests.support import make
 from tests.support.pretend_gpu import nobody_waits, pretended_gpu
@@ -91,7 +92,7 @@ def test_an_embedding_without_a_direction_becomes_no_bank(value: float, dtype: s
     body = BankBody(stage, Context(store=ArtifactStore(tmp_path)))
     body.__dict__ |= {"_corpus": SimpleNamespace(sentences=lambda ids: ["a"] * len(ids)), "_encoder": None}
     reported = pytest.raises(DataError, match="sentence 24")
-    with patch.object(banks, "encode", lambda *_, **__: embeddings), reported, (tmp_path / "shard").open("wb") as file:
+    with patch("sentdist.learning.encoder.encode.encode", lambda *_, **__: embeddings), reported, (tmp_path / "shard").open("wb") as file:
         body.write(range(20, 30), file)
 
 
@@ -182,7 +183,7 @@ def test_it_goes_where_there_is_room(num_bytes: int, gpus: float, is_there: bool
     """Of half a GPU of 2 GiB a worker of a tiny encoder has nothing left beside CUDA's own; on a CPU all stays as it is."""
     bank = _banks(tmp_path, "float16")
     context: Any = SimpleNamespace(runtime=Runtime(gpus_per_worker=gpus, engine="torch"))
-    monkeypatch.setattr(banks, "size_of", lambda *_: TINY)
+    monkeypatch.setattr(train_setup, "size_of", lambda *_: TINY)
     with pretended_gpu() as gpu, bank_stays():
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=num_bytes))
         found = placed(bank, STAGE, context, gpu)

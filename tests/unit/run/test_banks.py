@@ -12,9 +12,10 @@ from ray.exceptions import ObjectLostError
 
 from sentdist.errors import ResourceError, StoreError
 from sentdist.learning.bank_shape import BankShape
-from sentdist.run.banks import owner, reader
-from sentdist.run.banks.owner import BankOrder, EmbeddingBanks, HeldBank, smallest_object_store
-from sentdist.run.banks.reader import open_orders
+from sentdist.run import bank_owner as owner
+from sentdist.run import bank_reader as reader
+from sentdist.run.bank_owner import BankOrder, EmbeddingBanks, HeldBank, smallest_object_store
+from sentdist.run.bank_reader import open_orders
 
 MIB = 2**20
 ROWS = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -25,15 +25,14 @@ from sentdist.recipe.stage import Stage
 from sentdist.recipe.stages import Train
 from sentdist.recipe.unroll import Plan
 from sentdist.run import board as actor
-from sentdist.run import build_stage as built
-from sentdist.run import client, rank, reserved
+from sentdist.run import client, orders, rank
 from sentdist.run import group as worker_group
 from sentdist.run import orders as member
 from sentdist.run.board import BoardActor
-from sentdist.run.build_stage import build_stage
 from sentdist.run.connection import GONE
 from sentdist.run.events import StageEvent
 from sentdist.run.losses import GroupLostError, end_of, may_be_a_lost_peer
+from sentdist.run.orders import build_stage
 from sentdist.run.resources import Demand, ElasticWidth
 from sentdist.run.submissions import EventSink, GroupMember, Submission
 from sentdist.run.workers import Order
@@ -384,8 +383,8 @@ class Built:
         self.submission = Submission(
             context=Context(store=ArtifactStore(folder), runtime=Runtime(engine="torch", bank_in_object_store=False)), tracker=self.tracker
         )
-        monkeypatch.setattr(built, "build_in_process", self.body)
-        monkeypatch.setattr(reserved, "use_reserved", self.reserved)
+        monkeypatch.setattr(orders, "build_in_process", self.body)
+        monkeypatch.setattr(orders, "use_reserved", self.reserved)
 
     def __call__(self, stage: Stage, **runtime: Any) -> Artifact:
         if runtime:

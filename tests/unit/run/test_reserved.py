@@ -15,9 +15,8 @@ import torch
 
 from sentdist.errors import ResourceError
 from sentdist.recipe.sections import Runtime
-from sentdist.run import build_stage, orders, rank, reserved
-from sentdist.run.reserved import use_reserved
-from sentdist.run.resources import Demand
+from sentdist.run import orders, rank
+from sentdist.run.resources import Demand, use_reserved
 from sentdist.run.submissions import Submission
 from sentdist.stages import local, rungs
 from sentdist.stages.context import Context
@@ -46,7 +45,7 @@ class Place:
 
 def _in_a_task(stage: Any, context: Context) -> object:
     sink: Any = RecordingSink()
-    return build_stage.build_stage(stage, Submission(context=context, tracker=Mock()), sink)
+    return orders.build_stage(stage, Submission(context=context, tracker=Mock()), sink)
 
 
 def _follow(stage: Any, context: Context) -> object:
@@ -56,7 +55,7 @@ def _follow(stage: Any, context: Context) -> object:
 
 PLACES = {
     "a training in this process": Place("train", (rungs, "train_here"), local.build_here, "micro_batch"),
-    "a process of a cluster": Place("scores", (build_stage, "build_in_process"), _in_a_task, "tokens_per_batch"),
+    "a process of a cluster": Place("scores", (orders, "build_in_process"), _in_a_task, "tokens_per_batch"),
     "another worker of a group": Place("train", (rank, "train_rank"), _follow, "micro_batch"),
 }
 
@@ -105,7 +104,7 @@ def test_a_gpu_that_torch_cannot_use_is_reported_and_nothing_runs_on_the_cpu_ins
 def test_the_error_for_a_full_gpu_names_a_field_and_a_number(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = PLACES[name]
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (2**30, 2**33))
-    monkeypatch.setattr(reserved, "use_reserved", Mock())
+    monkeypatch.setattr(orders, "use_reserved", Mock())
     monkeypatch.setattr(*place.patched, Mock(side_effect=torch.OutOfMemoryError("CUDA out of memory.")))
     context = Context(store=ArtifactStore(tmp_path), runtime=Runtime(engine="torch", gpus_per_worker=1))
     with pytest.raises(ResourceError, match=rf"8\.0 GiB, 1\.0 GiB free, full with .*runtime\.{place.field}=\d"):

@@ -16,13 +16,11 @@ from sentdist.run.resources import (
     ClusterNodes,
     Node,
     capacity,
-    gpu_memory_note,
     gpus_line,
     node_of,
     nodes_to_come,
     old_gpu_of,
     rows_per_part,
-    share_of_a_gpu,
     stage_demand,
     with_devices,
     with_gpu_type,
@@ -44,23 +42,6 @@ def test_memory_bounds_how_many_run_at_once_but_refuses_nothing() -> None:
     assert (found.trainings_at_once, found.limited_by) == (4, "memory: 1.5 GiB a worker")
     assert capacity(Runtime(workers=2), (Node(cpus=2, memory_bytes=1 * GIB),), worker_bytes=1.5 * GIB).trainings_at_once == 1
     assert capacity(Runtime(), (Node(cpus=64, memory_bytes=6 * GIB),)).limited_by == "CPUs"
-
-
-def test_too_small_a_part_of_a_gpu_is_made_larger() -> None:
-    for asked, takes_gib, gpus, share, note in (
-        (0.25, 3.0, [16.0], 0.25, None),  # its part is enough
-        (0.25, 6.0, [16.0, 80.0], 0.4, "the smallest GPU has 16.0 GiB: each gets 0.4 of one, not 0.25"),
-        (0.25, 6.8, [16.0], 0.5, "each gets 0.5 of one"),  # 0.425 of it: less than that would not do
-        (0.25, 90.0, [80.0], 1.0, "each gets 1 of one"),
-        (0.25, 90.0, [], 0.25, None),  # nobody knows how large they are
-        (1.0, 90.0, [80.0], 1.0, "runtime.micro_batch"),
-        (1.0, 70.0, [80.0], 1.0, None),
-        (0.0, 90.0, [80.0], 0.0, None),
-    ):
-        runtime, nodes = Runtime(gpus_per_worker=asked), (Node(cpus=4), *(Node(cpus=4, gpus=1, gpu_bytes=gib * GIB) for gib in gpus))
-        assert share_of_a_gpu(runtime, nodes, worker_bytes=takes_gib * GIB) == share
-        found = gpu_memory_note(runtime, nodes, worker_bytes=takes_gib * GIB)
-        assert found is None if note is None else note in str(found)
 
 
 def test_the_gpus_that_there_are_are_taken_and_those_that_lie_idle_are_counted() -> None:
@@ -159,7 +140,7 @@ def test_a_cluster_trains_on_nodes_to_come() -> None:
     with pytest.raises(ResourceError, match="SENTDIST_GROWS_TO"):
         capacity(runtime, living)
     grows = ClusterNodes(living=living, to_come=nodes_to_come(living, GROWS_TO))
-    assert capacity(runtime, grows.nodes).trainings_at_once == 3 and grows.nodes[-1].gpu_bytes == 22 * 2**30
+    assert capacity(runtime, grows.nodes).trainings_at_once == 3
     assert with_devices(Runtime(engine="torch"), grows.nodes).gpus_per_worker == 1, "device: auto takes them too"
     assert "1 node of 8" in str(grows.line) and ClusterNodes(living=living).line is None
     left = [len(nodes_to_come((Node(cpus=8.0), *(GPU_NODE,) * number), GROWS_TO)) for number in range(5)]

@@ -131,8 +131,8 @@ def test_the_state_of_each_zero_stage_is_counted(runtime: dict[str, Any], of_eac
     [
         (4096, {}, ["8.0 GiB, 1.0 GiB free, full with 12,288 sentences", "runtime.micro_batch=6144 or runtime.recompute_layers=true"]),
         (4096, {"gpus_per_worker": 0.25}, ["0.25 of a GPU's 8.0 GiB full"]),
-        (4096, {"micro_batch": 64, "recompute_layers": True}, ["full with 64 sentences", "Set runtime.micro_batch=32, which"]),
-        (4096, {"micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "Lower training.max_length"]),
+        (4096, {"micro_batch": 64, "recompute_layers": True}, ["full with 64 sentences", "Set runtime.micro_batch=32 or"]),
+        (4096, {"micro_batch": 1, "recompute_layers": True}, ["full with 1 sentence at", "lower training.max_length"]),
     ],
 )
 def test_a_full_gpu_is_explained_with_the_field_to_change(

@@ -23,7 +23,7 @@ from sentdist.errors import DataError, ResourceError, named
 from sentdist.files import code_digest, memory_size
 from sentdist.learning.bank_shape import REMEDY, BankShape
 from sentdist.run.address import HEAD, NAMESPACE
-from sentdist.run.prometheus import BANK_BYTES, show
+from sentdist.run.events import BANK_BYTES, show
 from sentdist.store.store import ArtifactStore
 
 PREFIX = "sentdist-banks"

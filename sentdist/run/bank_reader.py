@@ -15,7 +15,7 @@ from sentdist.errors import ArtifactLost, DataError, StoreError
 from sentdist.learning.bank import HostBank, StoredBank, check_ids, look_up
 from sentdist.learning.bank_shape import bank_shape, bytes_together
 from sentdist.recipe.stages import Bank, Train
-from sentdist.run.banks.owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
+from sentdist.run.bank_owner import IDLE_S, BankOrder, HeldBank, ask_owner, bank_owner
 from sentdist.run.connection import cause_of
 from sentdist.stages.context import Context
 from sentdist.stages.rungs import file_bank

@@ -1,1 +1,0 @@
-"""Hold, read and place embedding banks in Ray's object store."""
