@@ -100,9 +100,8 @@ class GroupedCorpus(CorpusStage):
             limit=self.limit,
             limit_seed=self.limit_seed,
         )
-        premises = {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(facts).items()}
         columns = tuple(table.column_names)
-        return CorpusTable(table=table, columns=columns, facts={"premises": premises}, limit=self.limit, limit_seed=self.limit_seed)
+        return CorpusTable(table=table, columns=columns, facts={"premises": asdict(facts)}, limit=self.limit, limit_seed=self.limit_seed)
 
 
 def reworded(sentences: Sequence[str], made: Augmentation, *, seed: int, reading: Reading) -> Sequence[str]:

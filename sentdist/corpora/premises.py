@@ -35,7 +35,6 @@ class GroupFacts:
         num_augmented: filled positives that are not copies of the anchor.
         num_unchanged: augmented positives equal to their original.
         num_contradictory: hypotheses with both labels under one premise, left out.
-        with_entailments, with_contradictions, with_both: premises with at least 1, 2, … 5 of them, or of each (SupMPN, Table 1).
     """
 
     num_premises: int
@@ -47,9 +46,6 @@ class GroupFacts:
     num_unchanged: int
     num_filled_negatives: int
     num_contradictory: int
-    with_entailments: tuple[int, ...]
-    with_contradictions: tuple[int, ...]
-    with_both: tuple[int, ...]
 
 
 def inference_rows(
@@ -143,9 +139,6 @@ def group_by_premise(
         num_unchanged=num_unchanged,
         num_filled_negatives=int(lacks_N.sum()),
         num_contradictory=hypotheses.num_contradictory,
-        with_entailments=_at_least_each(entailments_P),
-        with_contradictions=_at_least_each(contradictions_P),
-        with_both=_at_least_each(np.minimum(entailments_P, contradictions_P)),
     )
     columns = {"anchor": hypotheses.strings.take(pa.array(hypotheses.premises[groups]))}
     columns |= {f"positive_{number}": column for number, column in enumerate(positives, start=1)}
@@ -300,7 +293,3 @@ def _filled_positives(
         positives_GP[rows, columns] = len(strings) + np.arange(len(rows))
         strings = pa.concat_arrays([strings, pa.array(augmented, pa.large_string())])
     return [strings.take(pa.array(column)) for column in positives_GP.T], num_augmented, num_unchanged
-
-
-def _at_least_each(counts: np.ndarray) -> tuple[int, ...]:
-    return tuple(int(np.count_nonzero(counts >= number)) for number in range(1, COUNTED_TO + 1))
