@@ -1,4 +1,4 @@
-"""The README's picture of MLflow: a sweep's trials as Chromium shows them.
+"""The README's pictures of MLflow: a sweep's trials, and their charts, as Chromium shows them.
 
 python -m infra.pictures      # after quickstart.sh and `source .sentdist/env`; needs Chromium, its driver, `pip install selenium`
 """
@@ -11,9 +11,9 @@ import os
 from pathlib import Path
 
 from infra.browser import Browser, open_browser
-from sentdist.tracking.runs import trials_page
+from sentdist.tracking.views import view_page
 
-WIDTH, HEIGHT = 1440, 860  # of the window; the page has about 140 less
+WIDTH, TABLE_HEIGHT, CHARTS_HEIGHT = 1440, 860, 1250  # of the window; the page has about 140 less
 MAX_BYTES = 150_000
 
 
@@ -24,10 +24,18 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "pictures", help="folder for the PNG files")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    with open_browser(given.uri, width=WIDTH, height=HEIGHT) as browser:
-        browser.visit(trials_page(_experiment(given.uri, given.sweep), "best_dev_score"))
-        browser.wait_for_text("matching runs", "seed 0")
+    with open_browser(given.uri, width=WIDTH, height=TABLE_HEIGHT) as browser:
+        experiment = _experiment(given.uri, given.sweep)
+        browser.visit(view_page(experiment, "sentdist-trials", "TABLE"))
+        browser.wait_for_text("matching runs", "best_dev_score", "seed 0")
         _take(browser, given.out / "mlflow-trials.png")
+        browser.chrome.set_window_size(WIDTH, CHARTS_HEIGHT)
+        browser.visit(view_page(experiment, "sentdist-charts", "CHART"))
+        browser.wait_for_text("What the sweep compares")
+        browser.wait_for(lambda: browser.count(".barlayer .point"), what=lambda: "bar")
+        browser.wait_for(lambda: browser.count(".scatterlayer .js-line"), what=lambda: "learning curve")
+        browser.wait_for(lambda: not browser.count("[aria-busy=true], .ag-loading"), what=lambda: "end of loading")
+        _take(browser, given.out / "mlflow-charts.png")
 
 
 def _experiment(uri: str, sweep: str) -> str:
@@ -45,6 +53,8 @@ def _take(browser: Browser, path: Path) -> None:
 
     toggle = "document.querySelector(\"[data-component-id='mlflow_header.toggle_sidebar_button']\")?.click()"
     browser.chrome.execute_script(toggle)
+    # tools that MLflow shows under the mouse, and a browser without a mouse always
+    browser.chrome.execute_script("document.head.insertAdjacentHTML('beforeend', '<style>.modebar-container { display: none }</style>')")
     browser.settle()
     picture = Image.open(io.BytesIO(browser.chrome.get_screenshot_as_png())).convert("RGB")
     picture.quantize(colors=256, dither=Image.Dither.NONE).save(path, optimize=True)

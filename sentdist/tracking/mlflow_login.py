@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from sentdist.tracking.views import LAYOUT
+
 if TYPE_CHECKING:
     from flask import Response
     from werkzeug.datastructures import Authorization
 
 LOGIN = "/login"
-LAYOUT = "workflowType=machine_learning"  # the default of a new browser is pages for language-model applications
 # Browser settings of MLflow 3.17, whose defaults are pages for language-model applications, a third of them covered by an assistant.
 SETTINGS = {
     "mlflow.workflowType_v1": '"machine_learning"',

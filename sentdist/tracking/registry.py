@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from sentdist.store.sweep import cells_by_dev
 from sentdist.tracking import values
-from sentdist.tracking.mlflow_login import LAYOUT
 from sentdist.tracking.runs import MODEL, SweepRuns, update
+from sentdist.tracking.views import model_page
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -51,7 +51,7 @@ def register_best_encoder(client: MlflowClient, runs: SweepRuns) -> str | None:
         client.update_model_version(sweep.name, number, f"{trial.name}, chosen on dev by {cells[0].task}.\n\n{cells[0].line}.{test}")
     if client.get_registered_model(sweep.name).aliases.get(ALIAS) != number:
         client.set_registered_model_alias(sweep.name, ALIAS, number)
-    note = f"[models:/{sweep.name}/{number}](#/models/{sweep.name}/versions/{number}?{LAYOUT}), alias `{ALIAS}`: {trial.name}"
+    note = f"[models:/{sweep.name}/{number}]({model_page(sweep.name, number)}), alias `{ALIAS}`: {trial.name}"
     update(client, client.get_run(runs.parent), tags={MODEL: note})
     runs.summarize(client, records)
     return f"models:/{sweep.name}/{number}"

@@ -1,4 +1,4 @@
-"""Create and update the runs of a sweep or search: one for each trial, and their parent."""
+"""Create and update the runs of a sweep or search: one for each trial, one with means for each method, and their parent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
-from urllib.parse import quote, urlencode
 
 from sentdist.errors import SentdistError, counted
 from sentdist.recipe.dotted import short_names
@@ -23,8 +22,8 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, TrialRecord, cells_by_dev, method_title
 from sentdist.text import markdown_link, markdown_text
 from sentdist.tracking import values
-from sentdist.tracking.mlflow_login import LAYOUT
 from sentdist.tracking.values import DEV_SCORE, Point, began_ms, closed_ms, curve_of, final_metrics, shown, trial_parameters
+from sentdist.tracking.views import CELL, METHOD, SEARCH, run_page, search_views, sweep_views, view_pages
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -35,18 +34,15 @@ STATUS: dict[RunOutcome, str] = {"failed": "FAILED", "stopped": "KILLED"}
 Item = TypeVar("Item")
 
 PARENT, NOTE = "mlflow.parentRunId", "mlflow.note.content"
-CELL = "sentdist.cell"  # a trial's method and grid values; a trial that the recipe no longer has is in no cell
-SEARCH = "sentdist.search"  # identity of the search that a trial belongs to
 TRIAL = "sentdist.trial"  # key of its scores
 TRAIN = "sentdist.train"  # key of its training, by which a trial and that of a search find the same run; that of the scores without one
 STAGES = "sentdist.stages"  # lineage: places of all stages of a trial, which end with their keys, inputs first
 STORE = "sentdist.store"  # of the run's driver: a driver with another store may run a sweep of the same name
 PUBLISHED = "sentdist.published"  # the records that a run shows completely; set last
 REASON = "sentdist.reason"  # why it failed
-STATE = "sentdist.state"  # pruning is a normal end: this tag shows which runs were pruned
+STATE = "sentdist.state"  # pruning is a normal end: this tag, a column of the view, shows which runs were pruned
 SHOWN = "sentdist.search_shown"  # how much of a trial its run shows
 SEARCH_STATUS = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
-TRIALS = "Trials, best first"
 MODEL, REPORT = "sentdist.model", "sentdist.report"  # the registered encoder, and the report's page among the artifacts
 
 
@@ -58,6 +54,7 @@ class SweepRuns:
         self.store = store
         self.trials = values.distinct_trials(sweep)
         self.parameters = {key: trial_parameters(trial, stages.get(key)) for key, trial in self.trials.items()}
+        self.views = sweep_views(sweep, list(self.parameters.values()))
         self.experiment = ""
         self.parent = ""
 
@@ -68,11 +65,12 @@ class SweepRuns:
         return cls(sweep, {key: stage for key, stage in found.items() if stage is not None}, store)
 
     def open(self, client: MlflowClient, *, is_running: bool, started_ms: int | None = None) -> Run:
-        """Find or create the experiment, and the sweep's run with the recipe, begun at `started_ms` or now."""
+        """Find or create the experiment with its views, and the sweep's run with the recipe, begun at `started_ms` or now."""
         metric = values.order_metric(self.sweep)
         tags = {"mlflow.experiment.primaryMetric.name": metric, "mlflow.experiment.primaryMetric.greaterIsBetter": "true"}
         note = {NOTE: markdown_text(self.sweep.about.strip() or "No `about` in the recipe.")}
-        self.experiment = ensure_experiment(client, self.sweep.name, note | tags)
+        views = dict(view.tag(place) for place, view in enumerate(self.views))
+        self.experiment = ensure_experiment(client, self.sweep.name, note | tags | views)
         run = ensure_parent(client, self.experiment, self.sweep.name, started_ms)
         self.parent = run.info.run_id
         if is_running and run.info.status != "RUNNING":
@@ -130,13 +128,14 @@ class SweepRuns:
         each(write, [trial for trial in self.trials.values() if own[trial.key] or trial.key in runs])
         gone = [run for key, run in runs.items() if key not in self.trials and CELL in run.data.tags]
         each(lambda run: client.delete_tag(run.info.run_id, CELL), gone)
+        self._write_means(client, records)
         self.summarize(client, records)
         return sum(map(bool, own.values()))
 
     def summarize(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
         """Write the result to the sweep's run, as note and metrics."""
         run, sweep, cells = client.get_run(self.parent), self.sweep, cells_by_dev(self.sweep, records)
-        figures, metric, pages = values.choice_metrics(sweep, records), values.sweep_metric(sweep), {TRIALS: self.trials_page}
+        figures, metric, pages = values.choice_metrics(sweep, records), values.sweep_metric(sweep), view_pages(self.experiment, self.views)
         if report := run.data.tags.get(REPORT):
             pages["Report"] = run_page(self.experiment, self.parent, report)
         best = f" Best on dev: {markdown_text(cells[0].line)}." if cells else ""
@@ -190,11 +189,6 @@ class SweepRuns:
         return client.create_run(self.experiment, run_name=trial.name, start_time=started_ms, tags=tags)
 
     @property
-    def trials_page(self) -> str:
-        """The page of the trials, best first, relative to the server."""
-        return trials_page(self.experiment, values.order_metric(self.sweep))
-
-    @property
     def _child_tags(self) -> dict[str, str]:
         return source_tags(self.sweep.name) | {PARENT: self.parent, STORE: self._address}
 
@@ -244,6 +238,16 @@ class SweepRuns:
         found = {name: value for record in records.values() for name, value in final_metrics(record).items()} | dict(figures)
         update(client, run, parameters=self.parameters[trial.key], figures=found, curve=curve, status=status, ended_ms=ended_ms, tags=tags)
 
+    def _write_means(self, client: MlflowClient, records: Mapping[str, Record]) -> None:
+        means = values.means(self.sweep, records) if values.mean_columns(self.sweep) else {}
+        runs = {run.data.tags[METHOD]: run for run in all_runs(client, self.experiment, f"tags.`{METHOD}` != ''")}
+        for label, figures in means.items():
+            run = runs.get(label) or client.create_run(self.experiment, run_name=label, tags=self._child_tags | {METHOD: label})
+            update(client, run, figures=figures, status="FINISHED")
+        for label, run in runs.items():
+            if label not in means and run.data.tags.get(STORE) == self._address:
+                client.delete_run(run.info.run_id)
+
 
 class SearchRuns:
     """Brings the record of a search to a server; repeating it changes nothing. Methods may raise any error of the client."""
@@ -253,6 +257,8 @@ class SearchRuns:
         self.store = store  # with the curves of finished and pruned trainings
         self.space = Search.model_validate(record.recipe["search"]).space
         self.short = short_names(record.methods.values())
+        fields = {method_title(record.recipe, name): [*map(self._axis, paths)] for name, paths in record.methods.items()}
+        self.views = search_views(record.identity, fields)
 
     def publish(self, client: MlflowClient, *, running: str | None = None) -> str:
         """Write all trials; return the id of the experiment.
@@ -261,7 +267,7 @@ class SearchRuns:
             running: Status of trials that have not ended; None if another process may run the search: then that of a run stays.
         """
         record = self.record
-        experiment = ensure_experiment(client, record.name, {})
+        experiment = ensure_experiment(client, record.name, dict(view.tag(place + 100) for place, view in enumerate(self.views)))
         parent = ensure_parent(client, experiment, record.name, int(1000 * record.began))
         mine = all_runs(client, experiment, f"tags.`{SEARCH}` = '{record.identity}'")
         runs = {run.data.tags[TRAIN]: run for run in mine if TRAIN in run.data.tags}
@@ -305,21 +311,13 @@ class SearchRuns:
         found = {"method": trial.method, "trial": str(trial.number)}
         found |= {self.short[path]: value_text(value) for path, value in trial.suggestion.items()}
         return found | {
-            f"log10 {self.short[path]}": f"{math.log10(value):.3f}"
+            self._axis(path): f"{math.log10(value):.3f}"
             for path, value in trial.suggestion.items()
             if self.space[path].log is not None and isinstance(value, int | float)
         }
 
-
-def trials_page(experiment: str, metric: str) -> str:
-    """Return the page of a sweep's trials relative to the server, those with the highest metric first."""
-    asked = {"orderByKey": f"metrics.`{metric}`", "orderByAsc": "false", "searchFilter": f"tags.`{CELL}` != ''"}
-    return f"#/experiments/{experiment}/runs?{LAYOUT}&compareRunsMode=TABLE&{urlencode(asked, quote_via=quote)}"
-
-
-def run_page(experiment: str, run_id: str, artifact: str = "") -> str:
-    """Return the page of a run relative to the server, with one of its artifacts open."""
-    return f"#/experiments/{experiment}/runs/{run_id}{f'/artifacts/{artifact}' if artifact else ''}?{LAYOUT}"
+    def _axis(self, path: str) -> str:
+        return f"log10 {self.short[path]}" if self.space[path].log is not None else self.short[path]
 
 
 def shown_stages(trial: TrialRecord) -> tuple[str, ...]:

@@ -17,9 +17,10 @@ from sentdist.store.searches import SearchRecord, find_search, search_names
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import SweepRecord, load_sweep, sweep_names
 from sentdist.tracking.registry import register_best_encoder
-from sentdist.tracking.runs import TRAIN, RunOutcome, SearchRuns, SweepRuns, all_runs, run_page
+from sentdist.tracking.runs import TRAIN, RunOutcome, SearchRuns, SweepRuns, all_runs
 from sentdist.tracking.server import PATIENT, Server
 from sentdist.tracking.values import Point, curve_points
+from sentdist.tracking.views import run_page, view_pages
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -125,7 +126,7 @@ class Tracker:
         """Page of the sweep's trials, best first; None if no server answers."""
         if not self._server or not self._runs or not self._runs.experiment:
             return None
-        return f"{self._server.page}/{self._runs.trials_page}"
+        return f"{self._server.page}/{next(iter(view_pages(self._runs.experiment, self._runs.views).values()))}"
 
     def begin_sweep(self, sweep: SweepRecord, stages: Mapping[str, Stage]) -> None:
         """Open or find the run of the sweep, which has these stages by key."""

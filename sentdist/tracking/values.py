@@ -229,6 +229,17 @@ def reference(sweep: SweepRecord) -> str | None:
     return sweep.baseline or next((trial.method for trial in sweep.trials if trial.train is None), None)
 
 
+def difference_metric(sweep: SweepRecord) -> str | None:
+    """Return the metric of the primary score minus the reference's; None without a reference."""
+    method = reference(sweep)
+    return None if method is None else metric_name(f"{sweep_metric(sweep)}_vs_{method}")
+
+
+def mean_columns(sweep: SweepRecord) -> tuple[str, ...]:
+    """Return the metrics that only means have; empty if each cell has one trial."""
+    return (f"{sweep_metric(sweep)}_sd", "num_trials") if any(len(trials) > 1 for trials in sweep.cells.values()) else ()
+
+
 def trial_metrics(trial: TrialRecord, records: Mapping[str, Record]) -> Metrics:
     """Return the scores of a scored trial with their averages, and the dev score that chose its checkpoint, unrounded."""
     scores, dev = main_scores(records[trial.key]), dev_score(trial, records)
@@ -240,23 +251,38 @@ def differences(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, 
 
     Empty without a completely scored reference.
     """
-    metric, method = sweep_metric(sweep), reference(sweep)
+    metric, name = sweep_metric(sweep), difference_metric(sweep)
     scored = {key: trial_metrics(trial, records) for key, trial in distinct_trials(sweep).items() if key in records}
     primary = {key: found[metric] for key, found in scored.items() if metric in found}
     chosen = chosen_of_baseline(sweep, records)
-    keys = {trial.key for trial in (chosen.trials if chosen else sweep.trials) if chosen or trial.method == method}
-    if method is None or not keys or not keys <= primary.keys():
+    keys = {trial.key for trial in (chosen.trials if chosen else sweep.trials) if chosen or trial.method == reference(sweep)}
+    if name is None or not keys or not keys <= primary.keys():
         return {}
     mean = statistics.fmean(primary[key] for key in keys)
-    return {key: {metric_name(f"{metric}_vs_{method}"): round(value - mean, 2)} for key, value in primary.items()}
+    return {key: {name: round(value - mean, 2)} for key, value in primary.items()}
+
+
+def means(sweep: SweepRecord, records: Mapping[str, Record]) -> dict[str, Metrics]:
+    """Return of each completely scored cell the means over its trials and the standard deviation of the primary score.
+
+    MLflow's own means of grouped runs have sixteen digits.
+    """
+    metric, of_trials, found = sweep_metric(sweep), differences(sweep, records), {}
+    for label, trials in sweep.cells.items():
+        if all(trial.key in records for trial in trials):
+            own = [trial_metrics(trial, records) | of_trials.get(trial.key, {}) for trial in trials]
+            common = [name for name in own[0] if all(name in one for one in own)]
+            found[label] = {name: round(statistics.fmean(one[name] for one in own), 2) for name in common} | {"num_trials": float(len(own))}
+            if len(own) > 1 and metric in common:
+                found[label][f"{metric}_sd"] = round(statistics.stdev(one[metric] for one in own), 2)
+    return found
 
 
 def choice_metrics(sweep: SweepRecord, records: Mapping[str, Record]) -> Metrics:
     """Return the metrics of the sweep's run: mean dev score and mean test scores of the cell that dev chooses."""
     cells = cells_by_dev(sweep, records)
-    chosen = [trial_metrics(trial, records) for trial in cells[0].trials] if cells else []
-    names = [name for name in (DEV_SCORE, *score_names(sweep)) if chosen and all(name in one for one in chosen)]
-    return {name: round(statistics.fmean(one[name] for one in chosen), 2) for name in names}
+    own = means(sweep, records)[cells[0].label] if cells else {}
+    return {name: own[name] for name in (DEV_SCORE, *score_names(sweep)) if name in own}
 
 
 def _tasks(sweep: SweepRecord) -> list[str]:

@@ -17,6 +17,7 @@ from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import dev_score, save_sweep, sweep_record
 from sentdist.tracking.runs import SearchRuns
 from sentdist.tracking.tracker import Tracker, rebuild
+from sentdist.tracking.views import view_pages
 from tests.support.building import run_local
 from tests.support.mlflow_fixtures import MlflowServer
 from tests.support.synthetic_searches import made_up_search
@@ -47,9 +48,9 @@ class Shown:
         self.run_ids = {run.info.run_name: run.info.run_id for run in runs}
         self.num_runs = len(runs)
 
-    @property
-    def runs_page(self) -> str:
-        return f"#/experiments/{self.experiment}/runs?workflowType=machine_learning"
+    def runs_page(self, view: str | None = None, mode: str = "TABLE") -> str:
+        shared = f"&viewStateShareKey=sentdist-{view}&compareRunsMode={mode}" if view else ""
+        return f"#/experiments/{self.experiment}/runs?workflowType=machine_learning{shared}"
 
     def run_page(self, name: str) -> str:
         return f"#/experiments/{self.experiment}/runs/{self.run_ids[name]}?workflowType=machine_learning"
@@ -91,11 +92,24 @@ def rows(browser: Browser) -> list[str]:
     return [name.rpartition("\n")[2] for name in browser.chrome.execute_script(script)]  # above the name stands a colour, unseen
 
 
-def test_an_experiment_opens_on_its_sweep_which_links_to_its_trials_best_first(shown: Shown, browser: Browser) -> None:
-    browser.visit(shown.runs_page)
+def columns(browser: Browser) -> list[str]:
+    """Headers of a table of runs, from left to right."""
+    script = """return [...document.querySelectorAll('.ag-header-cell')]
+        .sort((one, other) => one.getBoundingClientRect().left - other.getBoundingClientRect().left)
+        .map(cell => cell.innerText.trim())"""
+    return [name for name in browser.chrome.execute_script(script) if name]
+
+
+def test_an_experiment_opens_on_its_sweep_which_links_to_its_views(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page())
     browser.wait_for_text("sweep tiny", f"{shown.num_runs} matching runs", "Does RCL help in a tiny world?")
     browser.visit(shown.run_page("sweep tiny"))
     browser.click("Trials, best first")
+    browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
+
+
+def test_the_trials_stand_best_first_with_their_scores_before_all_else(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("trials"))
     browser.wait_for_text("fine_tuned · seed 0", f"{len(shown.plan.trials)} matching runs")
     names = rows(browser)
     sweep = sweep_record(shown.plan)
@@ -104,6 +118,17 @@ def test_an_experiment_opens_on_its_sweep_which_links_to_its_trials_best_first(s
     assert sorted(names) == sorted(by_dev)  # all, and none twice
     chosen_by = [-math.inf if (found := by_dev[name]) is None else found[1] for name in names]
     assert chosen_by == sorted(chosen_by, reverse=True), "what dev knows nothing of stands last"
+    shown_columns = columns(browser)
+    assert shown_columns.index("best_dev_score") < shown_columns.index("stsb") < shown_columns.index("method") < shown_columns.index("seed")
+    assert "Dataset" not in shown_columns
+
+
+def test_the_charts_are_not_empty(shown: Shown, browser: Browser) -> None:
+    browser.visit(shown.runs_page("charts", "CHART"))
+    browser.wait_for_text("What the sweep compares", "(4)", "stsb_vs_fine_tuned", "dev_score", "train_s vs. stsb")
+    trained = [trial for trial in shown.plan.trials if trial.seed is not None]
+    browser.wait_for(lambda: browser.count(".barlayer .point") >= len(shown.plan.trials), what=lambda: "bar of every trial")
+    browser.wait_for(lambda: browser.count(".scatterlayer .js-line") >= len(trained), what=lambda: "learning curve of every training")
 
 
 def test_a_sweep_shows_its_table_and_its_report(shown: Shown, browser: Browser) -> None:
@@ -135,7 +160,7 @@ def test_the_best_encoder_is_a_model_with_a_card(shown: Shown, browser: Browser)
     browser.wait_for_text("tiny", "Version 1")
 
 
-def test_a_search_shows_how_each_trial_ended(shown: Shown) -> None:
+def test_a_search_shows_how_each_trial_ended_and_its_parallel_coordinates(shown: Shown, browser: Browser) -> None:
     search = made_up_search(samples=6)
     states = {str(trial.number): trial.state for trial in search.trials}
     assert set(states.values()) == {"finished", "pruned", "failed"}
@@ -144,11 +169,15 @@ def test_a_search_shows_how_each_trial_ended(shown: Shown) -> None:
         update={"trials": tuple(one.model_copy(update={"state": "running", "rungs": ()}) for one in search.trials[:4])}
     )
     for record in (running, search, search):  # the last as after a restart: nothing may be there twice
-        SearchRuns(record, shown.store).publish(client)
+        runs_of = SearchRuns(record, shown.store)
+        pages = view_pages(runs_of.publish(client), runs_of.views)
     experiment = client.get_experiment_by_name("tuned")
     assert experiment is not None
     runs = {run.data.params["trial"]: run for run in client.search_runs([experiment.experiment_id]) if "trial" in run.data.params}
     assert {number: run.data.tags["sentdist.state"] for number, run in runs.items()} == states
     ended = {"finished": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}
     assert {number: run.info.status for number, run in runs.items()} == {number: ended[state] for number, state in states.items()}
-    assert "log10 learning_rate" in runs["0"].data.params
+    browser.visit(pages["Search: trials, best on dev first"])
+    browser.wait_for_text(f"{len(states)} matching runs", "sentdist.state", "pruned")
+    browser.visit(pages["Search: charts"])
+    browser.wait_for_text("6 matching runs", "log10 learning_rate", "phis", "regulator_weight", "{0.01, 0.02}")

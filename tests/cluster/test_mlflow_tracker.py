@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 from sentdist.store.record import OWN_FILES
 from sentdist.store.store import ArtifactStore
 from sentdist.tracking.tracker import Tracker, rebuild
+from sentdist.tracking.views import TAG
 from tests.cluster.tracked_sweep import Tracked
 from tests.support.mlflow_fixtures import NUM_POINTS, STS, MlflowServer, drive, small_sweep
 
@@ -53,8 +54,11 @@ def test_parameters_can_be_searched(tracked: Tracked) -> None:
     tags = tracked.client.get_experiment(tracked.experiment).tags
     assert tags["mlflow.experiment.primaryMetric.name"] == "best_dev_score"
     assert tags["mlflow.experiment.primaryMetric.greaterIsBetter"] == "true"
-    assert "orderByKey=metrics.%60best_dev_score%60" in tracked.parent.data.tags["mlflow.note.content"]
-    assert len(tracked.runs("tags.`sentdist.cell` != ''")) == len(tracked.trials)
+    kept = {tag.removeprefix(TAG): json.loads(value) for tag, value in tags.items() if tag.startswith(TAG)}
+    note = tracked.parent.data.tags["mlflow.note.content"]
+    assert kept and all(f"viewStateShareKey={view}" in note for view in kept)
+    filters = {view: json.loads(content["state"])["searchFilter"] for view, content in kept.items()}
+    assert len(tracked.runs(filters["sentdist-trials"])) == len(tracked.trials)
 
 
 def test_doing_it_all_again_changes_nothing(tracked: Tracked, server: MlflowServer) -> None:

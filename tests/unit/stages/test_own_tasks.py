@@ -152,7 +152,7 @@ def test_words_put_each_query_s_own_candidates_in_order() -> None:
         (["sts=my/labels"], "columns sentence1, sentence2, score"),
         (["pairs=my/labelled-pairs@tset"], 'Did you mean "test"'),
         (["reranking=my/pairs"], "query_id"),
-        (["retrieval=my/banc"], "Did you mean my/bank"),
+        (["retrieval=my/banc"], 'Did you mean "bank"'),
         (["retrieval=my"], "documents, queries and qrels"),
         (["retrieval=my/pairs"], "found one table, my/pairs"),
         (["classification="], "expected KIND=SOURCE"),

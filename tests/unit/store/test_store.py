@@ -103,7 +103,7 @@ def test_explain_names_the_fields_in_which_two_stages_differ(store: ArtifactStor
         _put(store, stage)
     first = _put(store, _train())
     second = _put(store, _train(seed=1, objective=InfoNCE(temperature=0.05), corpus=limited))
-    found = {difference.field: (difference.first, difference.second) for difference in explained(first, second, store.artifacts())}
+    found = {field: (one, other) for field, one, other in explained(first, second, store.artifacts())}
     assert found == {"seed": (0, 1), "objective.temperature": (1.0, 0.05), "corpus.limit": (None, 100)}
     assert explained(first, first, store.artifacts()) == []
 

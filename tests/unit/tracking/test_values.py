@@ -1,16 +1,19 @@
-"""What runs show of plans and records before any server is asked: parameters, metrics, comparisons."""
+"""What runs show of plans and records before any server is asked: parameters, metrics, comparisons, views."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from sentdist.recipe.stage import Json
 from sentdist.report.sweep_rows import useb_scores
 from sentdist.store.record import Record
+from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import sweep_record
 from sentdist.tasks.cards import TASK_GROUPS
+from sentdist.tracking.runs import SearchRuns
 from sentdist.tracking.values import (
     averages,
     began_ms,
@@ -20,12 +23,15 @@ from sentdist.tracking.values import (
     curve_points,
     differences,
     final_metrics,
+    means,
     metric_name,
     shown,
     sweep_metric,
 )
+from sentdist.tracking.views import MAX_VARIED, SavedView, sweep_views, varied_parameters
 from tests.support.mlflow_fixtures import runs_of, small_sweep
 from tests.support.planning import plan_of, small_recipe
+from tests.support.synthetic_searches import made_up_search
 
 STS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 
@@ -65,20 +71,23 @@ def test_the_choice_of_dev_has_no_mean_where_a_trial_lacks_a_score() -> None:
     assert choice_metrics(sweep, records) == {"best_dev_score": 85.0}
 
 
-def test_trials_are_compared_with_the_baseline_with_two_digits() -> None:
+def test_trials_are_compared_with_the_baseline_and_methods_have_means_of_two_digits() -> None:
     trained: dict[str, Json] = {name: {"objective": {"name": "info_nce", "temperature": t}} for name, t in (("a", 0.05), ("b", 0.1))}
     plan = plan_of(small_recipe(seeds=[0, 1, 2], evaluation={"tasks": ["stsb"]}, methods={"base": {}, **trained}, baseline="a"))
     sweep = sweep_record(plan)
     scores = {"base": [70.0], "a": [77.1, 77.4, 77.2], "b": [78.3, 78.0, 78.4]}
     left = {name: iter(own) for name, own in scores.items()}
     records = {trial.key: record("scores", key=trial.key, stsb=next(left[trial.method])) for trial in sweep.trials}
-    of_trials = differences(sweep, records)
+    of_trials, of_cells = differences(sweep, records), means(sweep, records)
     vs = "stsb_vs_a"
     assert [of_trials[trial.key] for trial in sweep.trials if trial.method != "a"] == [{vs: -7.23}, {vs: 1.07}, {vs: 0.77}, {vs: 1.17}]
+    assert of_cells["b"] == {"stsb": 78.23, "stsb_sd": 0.21, vs: 1.0, "num_trials": 3}
+    assert of_cells["base"] == {"stsb": 70.0, vs: -7.23, "num_trials": 1}
     untouched = sweep.model_copy(update={"baseline": None})
     assert differences(untouched, records)[sweep.trials[-1].key] == {"stsb_vs_base": 8.4}
     del records[next(trial.key for trial in sweep.trials if trial.method == "a")]
-    assert differences(sweep, records) == {}, "without the whole baseline there is no difference"
+    of_trials, of_cells = differences(sweep, records), means(sweep, records)
+    assert (of_trials, set(of_cells)) == ({}, {"base", "b"}), "without the whole baseline there is no difference"
 
 
 def test_averages_are_of_scores_on_one_scale() -> None:
@@ -112,3 +121,49 @@ def test_metrics_are_finite_numbers_under_names_that_a_server_takes() -> None:
     assert [shown(number) for number in (123.456, 1.23456, 0.000123456)] == [123.46, 1.235, 0.0001235]
     line: dict[str, Json] = {"step": 5, "loss": 1.5, "lr": 0.0, "grad_norm": math.inf, "at": 12.0, "task": "stsb-dev"}
     assert [(point.name, point.value) for point in curve_points([line])] == [("loss", 1.5), ("learning_rate", 0.0)]
+
+
+TRIALS = [
+    {"method": "base", "cell": "base", "encoder": "minilm"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "0"},
+    {"method": "rcl", "cell": "rcl (phis={0.01})", "encoder": "minilm", "phis": "0.01", "seed": "1"},
+    {"method": "rcl", "cell": "rcl (phis={0.02})", "encoder": "minilm", "phis": "0.02", "seed": "0"},
+]
+
+
+def test_parameters_that_differ_come_first_and_constants_not_at_all() -> None:
+    assert varied_parameters(TRIALS) == ("method", "seed", "phis")
+    wide = [{f"p{number}": str(number * trial) for number in range(30)} for trial in (1, 2)]
+    assert len(varied_parameters(wide)) == MAX_VARIED
+    assert varied_parameters(TRIALS[:1]) == ()
+
+
+def test_the_score_that_orders_the_trials_is_the_first_column_and_no_bar_starts_far_from_its_value() -> None:
+    sweep = runs_of(small_sweep("s")).sweep
+    trials, charts = sweep_views(sweep, TRIALS)  # one trial a method: no means
+    assert (trials.state["orderByKey"], trials.state["orderByAsc"]) == ("metrics.`best_dev_score`", False)
+    columns = trials.state["selectedColumns"]
+    assert isinstance(columns, list)
+    assert columns[:4] == ["metrics.`best_dev_score`", "metrics.`avg_sts`", "metrics.`avg_sts_vs_base`", "metrics.`sts12`"]
+    assert columns[-1] == "params.`phis`"
+    assert [card["metricKey"] for card in cards_of(charts) if card["type"] == "BAR"] == ["avg_sts_vs_base"]
+    alone = sweep.model_copy(update={"trials": tuple(trial for trial in sweep.trials if trial.train is not None), "baseline": None})
+    assert [card["type"] for card in cards_of(sweep_views(alone, TRIALS)[-1])] == ["LINE", "LINE", "SCATTER"]
+    seeds = runs_of(plan_of(small_recipe(seeds=[0, 1], methods={"base": {}, "a": {"objective": {"name": "info_nce"}}}))).views
+    assert [view.name for view in seeds] == ["Trials, best first", "Methods, mean over seeds", "Charts of the trials"]
+
+
+def test_each_method_of_a_search_has_parallel_coordinates_of_its_fields() -> None:
+    table, charts = SearchRuns(made_up_search(samples=2), ArtifactStore("/nowhere")).views
+    assert "tags.`sentdist.state`" in str(table.state["selectedColumns"])
+    fields = [card["selectedParams"] for card in cards_of(charts) if card["type"] == "PARALLEL"]
+    assert fields == [["log10 learning_rate"], ["log10 learning_rate", "phis", "regulator_weight"]]
+
+
+def cards_of(charts: SavedView) -> list[dict[str, Any]]:
+    """The cards of a view, each of its own and in a section that is open."""
+    cards: Any = charts.state["compareRunCharts"]
+    sections: Any = charts.state["compareRunSections"]
+    assert {card["metricSectionId"] for card in cards} == {section["uuid"] for section in sections if section["display"]}
+    assert len({card["uuid"] for card in cards}) == len(cards)
+    return list(cards)
