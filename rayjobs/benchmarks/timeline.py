@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rayjobs.benchmarks import out_file
-from sentdist.report.style import Drawing, canvas, house_style, quiet, save
+from sentdist.report.style import Drawing, canvas, colors_of, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
-from sentdist.text import colors_of
 
 RESOLUTION_S = 1.0  # records note their end to the second, so two stages of one slot may seem to overlap by so much
 BAR = 0.8  # height, in slots
