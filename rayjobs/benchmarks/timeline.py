@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from rayjobs.benchmarks import out_file
-from sentdist.report.style import Drawing, canvas, colors_of, house_style, quiet, save
+from sentdist.report.style import PALETTE, Drawing, canvas, house_style, quiet, save
 from sentdist.store.record import Record
 from sentdist.store.store import ArtifactStore
 from sentdist.store.sweep import load_sweep
@@ -61,7 +61,7 @@ def bars(records: Sequence[Record]) -> list[Bar]:
 
 def drawn(found: Sequence[Bar], *, name: str) -> Drawing:
     """The bars, a colour for each kind of stage."""
-    colors = colors_of(bar.kind for bar in found)
+    colors = dict(zip(dict.fromkeys(bar.kind for bar in found), PALETTE, strict=False))
     with house_style():
         figure, (axes,) = canvas(width=7.2, height=0.9 + 0.45 * (1 + max(bar.slot for bar in found)))
         for kind, color in colors.items():
@@ -89,7 +89,7 @@ def table(found: Sequence[Bar]) -> str:
     whole_s = max(bar.end_s for bar in found)
     num_slots = 1 + max(bar.slot for bar in found)
     lines = ["| stage | number | seconds | of the slots' time |", "|---|---|---|---|"]
-    for kind in colors_of(bar.kind for bar in found):
+    for kind in dict.fromkeys(bar.kind for bar in found):
         mine = [bar.end_s - bar.start_s for bar in found if bar.kind == kind]
         lines.append(f"| {kind} | {len(mine)} | {sum(mine):.1f} | {sum(mine) / (whole_s * num_slots):.0%} |")
     useful_s = sum(bar.end_s - bar.start_s for bar in found)

@@ -44,7 +44,7 @@ def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Pa
         search_on_cluster(planned, there, EndedAtTheSecondRung(), print_line=lines.append, at_once=1)
     gc.collect()  # files that Tune leaves open where its driver is ended would be reported in another test
     gone = ("ImplicitFunc", "BoardActor")
-    wait_for(lambda: not any(map(cluster.actors, gone)), what="Tune and the board to end", seconds=30.0)
+    wait_for(lambda: not any(map(cluster.actors, gone)), what="Tune and the board to end", seconds=90.0)  # workers have 60 s to close
     found = search_on_cluster(planned, there, Tracker(), print_line=lines.append, at_once=1)
     assert outcome(found) == outcome(alone)
     assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences
