@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, wraps
 from typing import Any, ClassVar, Concatenate, Literal, ParamSpec, Self, TypeVar
 
@@ -126,18 +126,6 @@ def topological(targets: tuple[Stage, ...]) -> tuple[Stage, ...]:
     for target in targets:
         visit(target)
     return tuple(ordered.values())
-
-
-def longest_path(stages: Iterable[Stage], cost: Callable[[Stage], float]) -> float:
-    """Return the cost of the most expensive chain of stages: a lower bound of the time, however many run at once.
-
-    Args:
-        stages: Inputs first; an input that is not among them costs nothing.
-    """
-    ends: dict[str, float] = {}
-    for stage in stages:
-        ends[stage.key] = cost(stage) + max((ends.get(needed.key, 0.0) for needed in stage.inputs), default=0.0)
-    return max(ends.values(), default=0.0)
 
 
 def _canonical(value: object, where: str) -> Json:

@@ -1,4 +1,4 @@
-"""Run the trials of a sweep or search in Ray Tune: a trial only waits for the board and reports scores."""
+"""Run the trials of a sweep or search in Ray Tune: a trial only waits for the board and reports dev scores."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 from ray import tune
+from ray.tune.logger import CSVLoggerCallback, JsonLoggerCallback
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sentdist.errors import ResourceError, SweepStopped, named
+from sentdist.errors import ResourceError, StoreError, SweepStopped, named
 from sentdist.recipe.stages import Train, to_share
 from sentdist.recipe.unroll import Trial
 from sentdist.run.client import BoardClient
@@ -29,7 +30,8 @@ from sentdist.run.progress import TrialOutcome
 from sentdist.run.submissions import Body, Submission, stopped
 from sentdist.stages.rung_records import RungScore, rung_score
 from sentdist.store.local_storage import scratch_folder
-from sentdist.text import PrintLine
+from sentdist.store.store import ArtifactStore
+from sentdist.text import PrintLine, without_secrets
 
 if TYPE_CHECKING:
     from sentdist.run.search import SearchRun
@@ -66,11 +68,13 @@ TRIAL_RESOURCES = {"memory": float(2**20)}
 
 STOPPED = "sweep_stopped"  # reported by a trial when the sweep was stopped
 FAILURE = "failure"  # reported by a trial when a stage failed: the error, pickled
+TUNE = "tune"  # folder of the store with Tune's files of each sweep and search
 LOST_ACTORS = 3  # how often the process of a trial may be lost; it only waits, so another can go on
 
 
 def run_in_tune(
     name: str,
+    store: ArtifactStore,
     trial: Callable[..., None],
     shared: Mapping[str, Any],
     config: tune.TuneConfig,
@@ -78,7 +82,7 @@ def run_in_tune(
     stop: tune.Stopper,
     callbacks: Sequence[tune.Callback] = (),
 ) -> None:
-    """Run trials until the searcher of `config` has no more. Tune's files are on this machine's scratch disk until it ends.
+    """Run trials until the searcher of `config` has no more. Tune's files are written to this machine's scratch disk, then to the store.
 
     Args:
         trial: called with its config and, by name, with `shared`.
@@ -102,6 +106,7 @@ def run_in_tune(
                     failure_config=tune.FailureConfig(max_failures=LOST_ACTORS),
                 ),
             ).fit()
+            _keep(store, folder / name, name)
     except (OSError, tune.TuneError, EOFError) as error:
         raise ResourceError(
             where=str(scratch),
@@ -161,6 +166,14 @@ def _quieten() -> None:
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)
 
 
+def _keep(store: ArtifactStore, folder: Path, name: str) -> None:
+    """Copy Tune's files to `tune/NAME` in the store, for `tune.Tuner.restore` and `ResultGrid`. A failure is only logged."""
+    try:
+        store.files.write_folder(folder, f"{TUNE}/{name}")
+    except (OSError, StoreError) as error:
+        log.warning("%s/%s/%s: Tune's own files could not be kept: %s", store.shown, TUNE, name, without_secrets(str(error)))
+
+
 def run_trials(
     trials: Sequence[Trial], submission: Submission, body: Body, *, at_once: int, print_line: PrintLine
 ) -> dict[str, TrialOutcome]:
@@ -171,13 +184,13 @@ def run_trials(
     """
     by_key = {trial.key: trial for trial in trials}
     lines, stopper = _TrialLines(by_key, print_line), _Stopper()
-    configs = iter([{"trial": trial.key} for trial in trials])
+    configs = map(config_of, trials)
     search = _Asked(lambda: next(configs, None))
     config = tune.TuneConfig(search_alg=search, num_samples=len(by_key), max_concurrent_trials=at_once, reuse_actors=True)
     shared = {"trials": by_key, "submission": submission, "body": body}
     unfinished: BaseException = RuntimeError("Tune ended without having run this trial")
     try:
-        run_in_tune(submission.sweep, _run_trial, shared, config, stop=stopper, callbacks=[lines])
+        run_in_tune(submission.sweep, submission.context.store, _run_trial, shared, config, stop=stopper, callbacks=[lines])
     except ResourceError as trouble:
         unfinished = trouble
     if stopper.was_stopped:
@@ -192,12 +205,17 @@ def run_trials(
 
 
 def _run_trial(config: dict[str, str], trials: dict[str, Trial], submission: Submission, body: Body) -> None:
-    """One trial, in an actor that only waits: the board decides where its stages are built; its scores are reported to Tune."""
+    """One trial, in an actor that only waits: the board decides where its stages are built; its dev scores are reported to Tune."""
     trial = trials[config["trial"]]
     board = BoardClient(submission, body)
+    train = trial.scores.encoder
     with report_end(board):
-        results = board.build(trial.scores).record.results
-        tune.report({name: value for name, value in results.items() if isinstance(value, int | float)})
+        for event in board.follow(trial.scores):
+            if event.what == "dev" and isinstance(train, Train) and event.key == train.key:
+                tune.report({"step": event.step, "dev_score": event.score})
+        found = submission.context.store.get(trial.scores)
+        assert found is not None, "a trial that was followed to its end has scores"
+        tune.report({name: value for name, value in found.record.results.items() if isinstance(value, int | float)})
 
 
 class _Asked(Searcher):
@@ -217,6 +235,11 @@ class _Asked(Searcher):
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # Tune keeps a copy with its files; nothing is read from that
+
+
+def config_of(trial: Trial) -> dict[str, Any]:
+    """Return a trial's values as Tune's config: method, swept fields by name and value, seed, fold, and the key."""
+    return {"trial": trial.key, "method": trial.method, "seed": trial.seed, "fold": trial.fold, **dict(trial.params)}
 
 
 class _Stopper(tune.Stopper):
@@ -276,7 +299,7 @@ NO_END = 2**31  # trials: the search says when there are no more
 
 @dataclass(frozen=True)
 class _Training:
-    """A training in Tune's config; as text, in names of Tune's folders, its key."""
+    """A training in Tune's config; as text, which Tune's tables show, its key."""
 
     stage: Train
 
@@ -285,7 +308,7 @@ class _Training:
 
 
 def run_search(run: SearchRun, submission: Submission, *, at_once: int) -> None:
-    """Run the trials of a search in Tune until it has no more.
+    """Run the trials of a search in Tune until it has no more; Tune's files are kept in the store.
 
     Raises:
         SweepStopped: by `sentdist stop`; submitted again, the search goes on.
@@ -296,14 +319,21 @@ def run_search(run: SearchRun, submission: Submission, *, at_once: int) -> None:
 
     def ask() -> dict[str, Any] | None:
         asked = run.ask()
-        return None if asked is None else {"trial": asked.number, "training": _Training(asked.train)}
+        if asked is None:
+            return None
+        about = {"trial": asked.number, "method": asked.method, "seed": asked.train.seed, "training": _Training(asked.train)}
+        return about | dict(asked.suggestion)
 
     config = tune.TuneConfig(
         search_alg=_Asked(ask), scheduler=scheduler, num_samples=NO_END, max_concurrent_trials=at_once, reuse_actors=True
     )
+    # `ExperimentAnalysis` and `ResultGrid` read what these write.
+    read_later = [JsonLoggerCallback(), CSVLoggerCallback()]
     board = BoardClient(submission, build_stage)
     try:
-        run_in_tune(name, _run_search_trial, {"submission": submission}, config, stop=stopper)
+        run_in_tune(
+            name, submission.context.store, _run_search_trial, {"submission": submission}, config, stop=stopper, callbacks=read_later
+        )
     finally:
         board.leave()
     if stopper.was_stopped:
@@ -355,4 +385,5 @@ def _run_search_trial(config: dict[str, Any], submission: Submission) -> None:
             while (found := rung_score(train, share, context)) is None:  # again if another search has removed it meanwhile
                 for _ in board.follow(to_share(train, share)):
                     pass
-            tune.report({SHARE: share, RUNG_SCORE: json.dumps(asdict(found))})
+            score = float("nan") if found.dev is None else found.dev
+            tune.report({"dev_score": score, SHARE: share, RUNG_SCORE: json.dumps(asdict(found))})

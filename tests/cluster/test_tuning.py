@@ -29,6 +29,7 @@ class EndedAtTheSecondRung(Tracker):
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Path, tiny_encoder_dir: Path) -> None:
+    from ray import tune
 
     from sentdist.run.local import search_in_process
     from sentdist.run.sweep import search_on_cluster
@@ -49,3 +50,9 @@ def test_a_search_in_tune_ends_as_one_in_this_process(cluster: Any, tmp_path: Pa
     assert outcome(found) == outcome(alone)
     assert found.finalists == alone.finalists and found.spent_sentences == alone.spent_sentences
     assert [one.state for one in found.trials].count("failed") == 1 and any("FAILED" in line for line in lines)
+    kept = tune.ExperimentAnalysis(str(tmp_path / "there" / "tune" / "tiny"))
+    failed = {one.number for one in found.trials if one.state == "failed"}
+    rates = {trial.config["trial"]: trial.config["training.learning_rate"] for trial in kept.trials}
+    assert {number: rate for number, rate in enumerate((1e-4, 1e-2, 1e30)) if number in rates} == rates and failed <= set(rates)
+    assert {trial.config["trial"] for trial in kept.trials if trial.status == "ERROR"} == failed
+    assert {"config/training.learning_rate", "config/method", "dev_score", "share"} <= set(kept.dataframe().columns)

@@ -10,12 +10,10 @@ import pytest
 from pydantic import ConfigDict, ValidationError
 
 from sentdist.corpora.rows import RowsCorpus
-from sentdist.objectives.entropy import Entropy
 from sentdist.objectives.info_nce import InfoNCE
-from sentdist.objectives.rcl import RCL
 from sentdist.recipe.specs import EncoderSpec, Stopping, Training
-from sentdist.recipe.stage import Stage, longest_path, topological
-from sentdist.recipe.stages import Bank, Scores, Train
+from sentdist.recipe.stage import Stage
+from sentdist.recipe.stages import Bank, Train
 
 
 class Soup(Stage):
@@ -76,16 +74,6 @@ def test_a_value_has_one_spelling_or_is_refused_by_the_name_of_its_field() -> No
     for value in [float("nan"), Path("/somewhere"), [1, 2], object()]:
         with pytest.raises(TypeError, match=r"anything\.value"):
             _ = Anything(value=value).key
-
-
-def test_the_longest_path_is_what_must_follow_each_other() -> None:
-    cost = {"corpus": 1.0, "train": 10.0, "bank": 2.0, "scores": 4.0}
-    entropy = _train(objective=Entropy(phi=0.01))
-    final = _train(objective=RCL(), banks=(Bank(encoder=entropy, corpus=CORPUS),))
-    stages = topological((Scores(encoder=final, tasks=()), Scores(encoder=entropy, tasks=())))
-    assert longest_path(stages, lambda stage: cost[stage.kind]) == 1 + 10 + 2 + 10 + 4
-    assert longest_path([stage for stage in stages if stage.kind != "bank"], lambda stage: cost[stage.kind]) == 1 + 10 + 4
-    assert longest_path((), lambda stage: cost[stage.kind]) == 0.0
 
 
 def test_a_bank_without_its_objective_is_refused() -> None:

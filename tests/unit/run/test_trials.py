@@ -49,8 +49,8 @@ def _run(
     lines: list[str] = []
     configs: list[tune.TuneConfig] = []
 
-    def run(name: str, trial: Any, shared: Any, config: tune.TuneConfig, *, stop: Any, callbacks: Any) -> None:
-        assert name == "mine"
+    def run(name: str, store: ArtifactStore, trial: Any, shared: Any, config: tune.TuneConfig, *, stop: Any, callbacks: Any) -> None:
+        assert (name, store) == ("mine", submission.context.store)
         configs.append(config)
         does(callbacks[0], stop)
 
@@ -60,7 +60,7 @@ def _run(
 
 
 def _trial(plan: Plan, number: int, **reported: Any) -> Any:
-    return SimpleNamespace(config={"trial": plan.trials[number].key}, last_result=reported, max_failures=LOST_ACTORS)
+    return SimpleNamespace(config=trials.config_of(plan.trials[number]), last_result=reported, max_failures=LOST_ACTORS)
 
 
 def _search(
@@ -70,7 +70,7 @@ def _search(
     run, board = Mock(is_time_up=False), Mock(spec=BoardClient)
     run.arrive.side_effect, run.ask.return_value = arrives, asked
 
-    def run_in_tune(name: str, trial: Any, shared: Any, config: Any, *, stop: Any) -> None:
+    def run_in_tune(name: str, store: Any, trial: Any, shared: Any, config: Any, *, stop: Any, callbacks: Any) -> None:
         does(config, stop)
 
     monkeypatch.setattr(trials, "BoardClient", lambda *_: board)
@@ -127,7 +127,7 @@ def test_rungs_and_losses_of_trials_are_reported_to_the_search(monkeypatch: pyte
 
     def does(config: Any, stop: Any) -> None:
         found = config.search_alg.suggest("7")
-        assert (found["trial"], str(found["training"])) == (7, train.key)
+        assert (found["trial"], found["method"], found["training.epochs"], str(found["training"])) == (7, "one", 2, train.key)
         reported.extend(config.scheduler.on_trial_result(None, TRIAL, _at(share)) for share in (0.3, 1.0))
         config.scheduler.on_trial_error(None, TRIAL)  # its process is lost too often
         assert not stop.stop_all()
