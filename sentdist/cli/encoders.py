@@ -244,7 +244,7 @@ def _print_hits(queries: list[str], found: list[list[dict[str, Any]]], output: s
     console = open_console()
     for query, hits in zip(queries, found, strict=True):
         others = hits[0].get("columns", {})
-        texts = [name for name in ("text",) if name in hits[0]]
+        texts = ["text"] if "text" in hits[0] else []
         table = empty_table(None, "rank", "score", "row")
         for name in (*texts, *others):
             table.add_column(Text(name), overflow="fold")

@@ -275,11 +275,11 @@ def report(
 ) -> None:
     """Write the report of a sweep or a paper.
 
-    Tables and figures, as Markdown and one HTML file. The report of a search links to MLflow's pages if MLFLOW_TRACKING_URI names a server.
+    Tables and figures, as Markdown and one HTML file.
     """
-    opened, server = open_store(store), os.environ.get("MLFLOW_TRACKING_URI")
+    opened = open_store(store)
     if rebuild:
-        _rebuild(opened, server or DEFAULT_SERVER, sweep)
+        _rebuild(opened, os.environ.get("MLFLOW_TRACKING_URI", DEFAULT_SERVER), sweep)
         return
     if (sweep is None) == (paper is None):
         raise RecipeError(
