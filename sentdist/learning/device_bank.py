@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -28,11 +27,6 @@ class DeviceBank:
     def __init__(self, table_NSD: Tensor, *, where: str) -> None:
         """where: the bank's name in errors."""
         self._table_NSD, self._where = table_NSD, where
-        _tables.add(self)
-
-    @property
-    def num_bytes(self) -> int:
-        return self._table_NSD.nbytes
 
     def rows(self, sentence_ids: np.ndarray) -> Tensor:
         """See `BankReader.rows`; on the device, without waiting."""
@@ -71,7 +65,6 @@ class _Shelf:
     bank: DeviceBank | None = None
 
 
-_tables: weakref.WeakSet[DeviceBank] = weakref.WeakSet()
 _shelf: _Shelf | None = None
 
 
@@ -106,11 +99,6 @@ def let_bank_go() -> None:
     """Free the bank that is kept for the next training."""
     if _shelf is not None:
         _shelf.identity = _shelf.bank = None
-
-
-def bytes_of_banks() -> int:
-    """Return the bytes that banks occupy on this process's GPU."""
-    return sum(bank.num_bytes for bank in _tables)
 
 
 def _copied(bank: StoredBank, device: torch.device) -> Tensor:
