@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -163,13 +164,10 @@ def begin_or_resume(make: Callable[[], TrainSession], running: RunningFolder, st
     step, notes = running.resume(load)
     if step is None and not is_fresh:
         session = make()
-    if sink is not None:
-        for note in notes:
-            sink.post(_event(stage, session, "resumed", message=note))
-        if step is not None:
-            sink.post(_event(stage, session, "resumed"))
-        elif notes:
-            sink.post(_event(stage, session, "resumed", message="starts over: no checkpoint is usable"))
+    if sink is not None and (notes or step is not None):
+        event = _event(stage, session, "resumed")
+        begins = "starts over: no checkpoint is usable" if step is None else event.what_happened
+        sink.post(replace(event, message="; ".join([*notes, begins])))  # one event: Ray may deliver two in any order
     return session
 
 

@@ -33,7 +33,7 @@ BUDGETS: dict[str, int] = {
     "objectives": 2057,
     "recipe": 3541,
     "report": 4518,
-    "run": 6183,
+    "run": 6181,
     "services": 659,
     "stages": 2938,
     "store": 2127,

@@ -178,9 +178,9 @@ def test_every_damage_of_a_real_checkpoint_ends_in_the_parameters_of_an_undistur
             _flip(folder / name)
     sink = RecordingSink()
     train_as_first_rank(stage, Submission(context=context), sink, Run())
-    reported = [event.what_happened for event in sink.reported if event.what == "resumed"]
-    assert ("starts over" in reported[-1]) == both and len(reported) == (3 if both else 2)
-    assert name is not None or "the deepspeed engine" in reported[0]
+    (reported,) = [event.what_happened for event in sink.reported if event.what == "resumed"]
+    assert ("starts over" in reported) == both and reported.count("is of no use") == (2 if both else 1)
+    assert name is not None or "the deepspeed engine" in reported
     found = _weights(stage, context)
     for weight, value in expected.items():
         torch.testing.assert_close(found[weight], value, rtol=0, atol=0)
